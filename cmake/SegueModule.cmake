@@ -1,0 +1,46 @@
+include(GoogleTest)
+
+# One CMake target a module. Dependencies are the include rules of DESIGN.md written once more for
+# the linker; tools/check_includes reads the #include lines themselves.
+
+add_library(segue_flags INTERFACE)
+target_compile_features(segue_flags INTERFACE cxx_std_20)
+target_compile_options(
+  segue_flags
+  INTERFACE
+    # Results must not depend on which expressions a compiler chooses to contract: fused
+    # multiply-adds are written out (std::fma, intrinsics) where they are meant.
+    $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror>)
+if(SEGUE_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  if(SEGUE_FUZZ)
+    list(APPEND sanitize -fsanitize=fuzzer-no-link)
+  endif()
+  target_compile_options(segue_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${sanitize}>)
+  target_link_options(segue_flags INTERFACE ${sanitize})
+endif()
+
+# segue_module(<name> SOURCES <files...> [DEPS <targets...>] [PRIVATE_DEPS <targets...>])
+function(segue_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(segue_${name} STATIC ${arg_SOURCES})
+  target_include_directories(segue_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
+                                                  ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(
+    segue_${name}
+    PUBLIC ${arg_DEPS}
+    PRIVATE segue_flags ${arg_PRIVATE_DEPS})
+endfunction()
+
+# segue_test(<module> SOURCES <files...> [DEPS <targets...>]): one test program a module; ctest
+# lists its cases one by one.
+function(segue_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(test_${name} ${arg_SOURCES})
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(test_${name} PRIVATE SEGUE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(test_${name} PRIVATE segue_${name} ${arg_DEPS} segue_flags GTest::gtest
+                                             GTest::gtest_main)
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60)
+endfunction()

@@ -1,0 +1,82 @@
+// The engine: a model, loaded once and constant, and the requests it advances together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "segue/request.h"
+#include "segue/status.h"
+
+namespace segue {
+
+struct EngineOptions {
+  std::string model_directory;  // a checkpoint in diffusers' QwenImagePipeline layout
+  int threads = 0;              // CPU threads; 0: one per core
+  // Round to bfloat16 where the bfloat16 reference does, instead of computing in float32.
+  bool bf16_rounding = false;
+  bool reference_kernels = false;  // run only the plain reference implementations
+};
+
+// Settings segue.json gives for a model; a request's absent fields take these.
+struct ModelDefaults {
+  int width = 1024;
+  int height = 1024;
+  int steps = 50;
+  double guidance = 4.0;
+  std::string negative_prompt = " ";
+};
+
+using RequestId = uint64_t;
+
+// Progress of one request, reported after every step.
+struct Progress {
+  RequestId id = 0;
+  int step = 0;  // steps done
+  int steps = 0;
+  double step_seconds = 0;  // of the last step, shared by all requests that ran in it
+};
+
+// What one call of Step() did.
+struct StepReport {
+  std::vector<Progress> advanced;
+  std::vector<RequestId> finished;  // ready for Take()
+};
+
+// Not thread-safe: one thread calls it. Distinct engines are independent.
+class Engine {
+ public:
+  // Reads and checks every header and configuration, maps the weights. Errors name file and field.
+  static Result<std::unique_ptr<Engine>> Load(const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelDefaults& defaults() const;
+
+  // Checks a request without running it: the error Submit would give.
+  Status Validate(const Request& request) const;
+  // Encodes the prompts and joins the request to the running set; it takes part from the next
+  // Step on. A request's bytes do not depend on which others run beside it.
+  Result<RequestId> Submit(const Request& request);
+  // Advances every running request by one step of its own schedule, all in one packed forward,
+  // and decodes those whose schedule is done. A request that fails (a non-finite latent, say) is
+  // finished with that error and does not disturb the others.
+  Result<StepReport> Step();
+  // Removes a finished request and returns its picture or its error.
+  Result<Picture> Take(RequestId id);
+  // Removes a request at any point; unknown ids are an error.
+  Status Cancel(RequestId id);
+
+  // Submit, Step until done, Take. `progress` is called after each step; returning false cancels.
+  Result<Picture> Generate(const Request& request,
+                           const std::function<bool(const Progress&)>& progress = {});
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace segue

@@ -1,0 +1,65 @@
+// What a caller asks for and what comes back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "segue/image.h"
+
+namespace segue {
+
+// One picture. Absent fields take the model's defaults (segue.json), and the result echoes what
+// was used.
+struct Request {
+  std::string prompt;                          // UTF-8; may be empty
+  std::optional<std::string> negative_prompt;  // absent with guidance > 1: " ", said in the result
+  std::optional<int> width;                    // pixels, a multiple of 16
+  std::optional<int> height;
+  std::optional<int> steps;        // denoising steps, 1..1000
+  std::optional<double> guidance;  // true CFG scale; 1 (within 1e-6) or less: no second branch
+  uint64_t seed = 0;               // of the initial noise
+  // Initial noise in place of the seed's: packed latents [rows, channels], row-major; empty: none.
+  std::vector<float> latents;
+  bool keep_stages = false;  // return the tensors of every stage
+};
+
+// A named float32 or int tensor of one stage, for `--dump`.
+struct StageTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+struct StageTimes {
+  double encode_s = 0;
+  double denoise_s = 0;
+  double decode_s = 0;
+};
+
+// Which implementation of an operation ran, and why those preferred to it did not.
+struct KernelUse {
+  std::string op;
+  std::string kernel;
+  int64_t calls = 0;
+  std::vector<std::string> passed_over;
+};
+
+struct Picture {
+  Image image;
+  int steps = 0;
+  double guidance = 1;
+  bool guided = false;  // whether the second (negative) branch ran
+  std::string negative_prompt;
+  uint64_t seed = 0;
+  int prompt_tokens = 0;           // text rows the transformer saw
+  int negative_prompt_tokens = 0;  // 0 without guidance
+  StageTimes times;
+  std::vector<std::string> warnings;  // e.g. a truncated prompt
+  std::vector<KernelUse> kernels;
+  std::vector<StageTensor> stages;  // when keep_stages was set
+};
+
+}  // namespace segue

@@ -1,0 +1,43 @@
+// The seam between models and the hardware they run on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "segue/status.h"
+
+namespace segue {
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+
+const char* DeviceKindName(DeviceKind kind);
+
+// What `segue inspect` prints of a device.
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::kCpu;
+  int index = 0;
+  std::string name;
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;
+};
+
+// Memory of one device. Implementations: host memory (aligned to 64
+// bytes); CUDA device memory.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // Null when the allocation fails; the caller turns that into an Error with numbers.
+  virtual void* Allocate(int64_t bytes) = 0;
+  virtual void Free(void* pointer) = 0;
+};
+
+// The host: physical memory and what of it is available now (/proc/meminfo).
+DeviceInfo HostInfo();
+DeviceMemory& HostMemory();
+
+// CUDA devices; in a build without CUDA, or on a machine without a driver, an Error that says why.
+Result<std::vector<DeviceInfo>> CudaDevices();
+
+}  // namespace segue

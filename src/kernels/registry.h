@@ -1,0 +1,82 @@
+// How an operation finds its implementation.
+//
+// Every operation has an ordered list of implementations, the fastest first and the plain
+// reference last. Capability lives in the implementation (`rejects`), choice in the list, and a
+// KernelLog says which one ran and why those before it did not.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/span.h"
+#include "device/stream.h"
+#include "segue/status.h"
+
+namespace segue::kernels {
+
+// Where a result is rounded on its way to memory. kBF16 reproduces the bfloat16 reference: every
+// operation's output is rounded exactly where the reference writes a bfloat16 tensor, while the
+// storage stays float32.
+enum class Rounding : uint8_t { kNone, kBF16 };
+
+// Which implementations ran, how often, and why others were passed over. Thread-safe.
+class KernelLog {
+ public:
+  struct Entry {
+    std::string kernel;  // the implementation that ran
+    int64_t calls = 0;
+    // "avx512: this processor has no AVX-512": each earlier implementation's reason, last call.
+    std::vector<std::string> passed_over;
+  };
+
+  void Count(const char* op, const char* kernel, std::vector<std::string> passed_over);
+  // Keyed by operation, then by implementation.
+  std::map<std::string, std::vector<Entry>> Snapshot() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<Entry>> entries_;
+};
+
+// What an operation needs besides its Params.
+struct Context {
+  Stream stream;
+  KernelLog* log = nullptr;     // may be null: nothing is recorded
+  bool reference_only = false;  // run the plain references, to judge the fast ones
+};
+
+template <typename Params>
+struct Kernel {
+  const char* name;
+  // Null when it can run these parameters here; otherwise the reason it cannot.
+  const char* (*rejects)(const Params&, const Context&);
+  Status (*run)(const Params&, const Context&);
+};
+
+// The error when no implementation of `op` accepts its parameters; lists every reason.
+Error NoKernelError(const char* op, const std::vector<std::string>& reasons);
+
+// Runs the first kernel of the list that accepts the parameters. The last entry is the reference.
+template <typename Params>
+Status Dispatch(const char* op, Span<const Kernel<Params>> list, const Params& params,
+                const Context& context) {
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Kernel<Params>& kernel = list[i];
+    const char* reason = context.reference_only && i + 1 < list.size()
+                             ? "only references were asked for"
+                             : kernel.rejects(params, context);
+    if (reason == nullptr) {
+      if (context.log != nullptr) context.log->Count(op, kernel.name, std::move(reasons));
+      return kernel.run(params, context);
+    }
+    reasons.push_back(std::string(kernel.name) + ": " + reason);
+  }
+  return NoKernelError(op, reasons);
+}
+
+}  // namespace segue::kernels
