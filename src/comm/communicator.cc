@@ -1,0 +1,16 @@
+#include "comm/communicator.h"
+
+namespace segue::comm {
+
+Status SingleRank::AllReduceSum(const MatrixView& values, const Stream& /*stream*/) const {
+  if (values.dtype != DType::kF32) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .operation = "all-reduce",
+                 .argument = "values",
+                 .got = DTypeName(values.dtype),
+                 .wanted = "F32"};
+  }
+  return {};
+}
+
+}  // namespace segue::comm
