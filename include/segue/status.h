@@ -43,8 +43,9 @@ struct [[nodiscard]] Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  // Implicit, so that a function returns a plain value or an Error.
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -77,7 +78,7 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(std::move(error)) {}
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -107,7 +108,9 @@ using Status = Result<void>;
 // declaration: SEGUE_ASSIGN_OR_RETURN(auto file, OpenFile(path));
 #define SEGUE_ASSIGN_OR_RETURN(lhs, expr) \
   SEGUE_ASSIGN_OR_RETURN_INNER(SEGUE_CONCAT(segue_result_, __LINE__), lhs, expr)
+// NOLINTBEGIN(bugprone-macro-parentheses): `tmp` and `lhs` are declared, not evaluated.
 #define SEGUE_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                                 \
   if (!tmp.ok()) return std::move(tmp).error();      \
   lhs = std::move(tmp).value()
+// NOLINTEND(bugprone-macro-parentheses)
