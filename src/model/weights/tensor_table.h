@@ -1,0 +1,88 @@
+// The tensors of one component (a transformer, a text encoder, a VAE) over all of its files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/shape.h"
+#include "device/tensor_view.h"
+#include "model/weights/tensor_file.h"
+#include "segue/status.h"
+
+namespace segue::model {
+
+// Const after opening; views live as long as the table.
+class TensorTable {
+ public:
+  // Opens `<directory>/<stem>.safetensors`, or every shard `<stem>.safetensors.index.json` names.
+  // `label` is the directory as error messages spell it ("transformer"). Errors: neither there
+  // (only .bin shards: kUnsupported), an index that is not strict JSON or points outside the
+  // directory, missing shards (all named), shards on disk that the index does not name, tensors
+  // that the index and a shard's header disagree about, and whatever a shard's header errs in.
+  static Result<TensorTable> Open(const std::string& directory, const std::string& stem,
+                                  const std::string& label);
+
+  // A weight of a known shape, in its stored dtype (F32, F16 or BF16). Errors name file, tensor,
+  // got and wanted: absent (kNotFound), another shape (kCorrupt), another dtype (kUnsupported).
+  Result<WeightView> Get(std::string_view name, const Shape& shape) const;
+  // The same, but a tensor that is not there gives a view whose present() is false.
+  Result<WeightView> GetOptional(std::string_view name, const Shape& shape) const;
+
+  bool Contains(std::string_view name) const { return by_name_.contains(name); }
+  // Null when absent.
+  const TensorEntry* Find(std::string_view name) const;
+
+  struct Item {
+    const TensorEntry* entry = nullptr;
+    const TensorFile* file = nullptr;
+  };
+  // Every tensor, in the order of files and of offsets within them.
+  const std::vector<Item>& items() const { return items_; }
+  const std::vector<std::unique_ptr<const TensorFile>>& files() const { return files_; }
+  const std::string& label() const { return label_; }
+  // Totals over all tensors; bytes are of the data sections.
+  int64_t total_parameters() const { return total_parameters_; }
+  int64_t total_bytes() const { return total_bytes_; }
+
+ private:
+  Status AddFile(std::unique_ptr<const TensorFile> file);
+
+  std::string label_;
+  std::vector<std::unique_ptr<const TensorFile>> files_;
+  std::vector<Item> items_;
+  std::unordered_map<std::string_view, size_t> by_name_;
+  int64_t total_parameters_ = 0;
+  int64_t total_bytes_ = 0;
+};
+
+// Takes a network's weights out of a table one by one, keeping the errors: a network's loading
+// code states names and shapes and nothing else, and Finish() reports all that is missing or
+// wrong at once. For one thread.
+class WeightReader {
+ public:
+  // Precondition: `table` outlives the reader.
+  explicit WeightReader(const TensorTable& table) : table_(&table) {}
+
+  // A view that is not present() when there is an error, which Finish() will report.
+  WeightView Take(const std::string& name, const Shape& shape);
+  // The same, but the tensor may be absent.
+  WeightView TakeOptional(const std::string& name, const Shape& shape);
+  const TensorTable& table() const { return *table_; }
+
+  // The first error; when several tensors are missing or wrong, all of them are named.
+  Status Finish() const;
+  // Tensors of the table that nobody took, in the table's order.
+  std::vector<std::string> Unused() const;
+
+ private:
+  const TensorTable* table_;
+  std::set<std::string, std::less<>> taken_;
+  std::vector<Error> errors_;
+};
+
+}  // namespace segue::model
