@@ -1,0 +1,205 @@
+"""What is recorded: the cases of each golden file (docs/parity.md lists the tensors)."""
+
+import numpy as np
+import torch
+
+import golden_files
+import noise
+import reference
+import token_strings
+
+SIZES = [(16, 16), (64, 64), (128, 96), (128, 128), (80, 48), (1024, 1024), (1328, 1328),
+         (1664, 928)]
+STEPS = [2, 4, 8, 20, 50]
+KEPT_STEPS = (0, 9, 19)
+
+
+def write_strings(out):
+    golden_files.write(
+        out / "strings.safetensors", golden_files.text_lists(token_strings.all_strings(), "text")
+    )
+
+
+def write_tokens(pipe, out):
+    """Ids of every string; and of some of them within the template, as the encoder gets them."""
+    strings = token_strings.all_strings()
+    ids = [pipe.tokenizer(text).input_ids for text in strings]
+    prefix = pipe.tokenizer(pipe.prompt_template_encode.split("{}")[0]).input_ids
+    suffix = pipe.tokenizer(pipe.prompt_template_encode.split("{}")[1]).input_ids
+    assert (len(prefix), len(suffix)) == (34, 5)
+    chosen, templated = [], []
+    for number, text in enumerate(strings):
+        whole = reference.prompt_ids(pipe, text)
+        # All where the template's ends change the ids or the limit cuts, and some others.
+        if number < 100 or number % 10 == 0 or whole != prefix + ids[number] + suffix:
+            chosen.append(number)
+            templated.append(whole)
+    print(f"{len(chosen)} strings within the template")
+    tensors = {**golden_files.int_lists(ids, "ids"),
+               **golden_files.int_lists(templated, "prompt_ids"),
+               "prompt_strings": chosen}
+    golden_files.write(out / "tokens.safetensors", tensors)
+
+
+def write_schedule(pipe, out):
+    """Sigmas, timesteps and what the transformer is fed, in both dtypes."""
+    tensors = {"sizes": np.array(SIZES, dtype=np.int32), "steps": STEPS}
+    for width, height in SIZES:
+        for steps in STEPS:
+            name = f"{width}x{height}.{steps}"
+            sigmas, timesteps = reference.schedule(pipe, steps, width, height)
+            tensors[f"{name}.sigmas"] = sigmas
+            tensors[f"{name}.timesteps"] = timesteps
+            tensors[f"{name}.fed"] = reference.fed_timesteps(timesteps, torch.float32)
+            tensors[f"{name}.fed_bf16"] = reference.fed_timesteps(timesteps, torch.bfloat16)
+    golden_files.write(out / "schedule.safetensors", tensors)
+
+
+def write_text(pipe, out, checksum, prompts, row_step):
+    """Text rows of `prompts`; of long ones every row_step-th row and the last."""
+    tensors = {"weights": checksum, **golden_files.text_lists(prompts, "prompts")}
+    for number, prompt in enumerate(prompts):
+        embeds = reference.embed(pipe, prompt)
+        rows = list(range(len(embeds)))
+        if len(rows) > 100:
+            rows = sorted(set(rows[::row_step] + rows[-1:]))
+        tensors[f"{number}.count"] = len(embeds)
+        tensors[f"{number}.rows"] = rows
+        tensors[f"{number}.embeds"] = embeds[rows]
+    golden_files.write(out / "text.safetensors", tensors)
+
+
+def sequence_inputs(pipe, case, dtype):
+    """Latents, text rows and grid of a case, from the shared noise streams."""
+    height, width = case["grid"]
+    channels = pipe.transformer.config.in_channels
+    text_width = pipe.transformer.config.joint_attention_dim
+    latents = noise.uniform(case["seed"], (height * width, channels))
+    text = noise.uniform(case["seed"] + 1, (case["text_rows"], text_width))
+    return torch.from_numpy(latents).to(dtype), torch.from_numpy(text).to(dtype)
+
+
+def write_transformer(pipe, out, checksum, batches, name):
+    """Velocities of sequences that the engine runs together in one packed forward each."""
+    tensors = {"weights": checksum, "batches": len(batches)}
+    dtype = pipe.transformer.dtype
+    for b, batch in enumerate(batches):
+        tensors[f"{b}.sequences"] = len(batch)
+        for s, case in enumerate(batch):
+            latents, text = sequence_inputs(pipe, case, dtype)
+            output = reference.velocity(pipe, latents, text, case["timestep"], case["grid"])
+            prefix = f"{b}.{s}"
+            tensors[f"{prefix}.grid"] = case["grid"]
+            tensors[f"{prefix}.text_rows"] = case["text_rows"]
+            tensors[f"{prefix}.seed"] = case["seed"]
+            tensors[f"{prefix}.timestep"] = float(torch.tensor(case["timestep"], dtype=dtype))
+            tensors[f"{prefix}.velocity"] = output
+    golden_files.write(out / f"{name}.safetensors", tensors)
+
+
+def write_runs(pipe, out, checksum, requests, image_of=()):
+    """Whole runs: noise, latents after some steps with the velocities there, pixels."""
+    tensors = {"weights": checksum, "requests": len(requests)}
+    tensors.update(golden_files.text_lists([r["prompt"] for r in requests], "prompts"))
+    tensors.update(
+        golden_files.text_lists([r["negative_prompt"] or "" for r in requests], "negatives")
+    )
+    for number, request in enumerate(requests):
+        rows = (request["width"] // 16) * (request["height"] // 16)
+        generator = torch.Generator().manual_seed(request["seed"])
+        channels = pipe.transformer.config.in_channels
+        latents = torch.randn((rows, channels), generator=generator)
+        keep = [s for s in request["keep"] if s < request["steps"]]
+        kept = reference.run(pipe, {**request, "latents": latents}, keep)
+        prefix = f"{number}"
+        tensors[f"{prefix}.size"] = (request["width"], request["height"])
+        tensors[f"{prefix}.steps"] = request["steps"]
+        tensors[f"{prefix}.guidance"] = float(request["guidance"])
+        tensors[f"{prefix}.forwards"] = kept.pop("forwards_per_step")
+        tensors[f"{prefix}.kept"] = keep
+        tensors[f"{prefix}.noise"] = latents
+        image = kept.pop("image")
+        if number in image_of:
+            tensors[f"{prefix}.image"] = image
+        for key, value in kept.items():
+            tensors[f"{prefix}.{key}"] = value
+    golden_files.write(out / "runs.safetensors", tensors)
+
+
+LONG_PROMPT = " ".join(
+    f"{token_strings.WORDS[i * 7 % len(token_strings.WORDS)]} {i}," for i in range(400)
+)
+PROMPTS = [
+    "",
+    " ",
+    "a cat",
+    "red apple",
+    "smiling face with heart-eyes",
+    "一只猫 😀 e\u0301<|im_end|>\n",
+    "\nleading newline",
+    LONG_PROMPT,
+]
+
+
+def request(prompt, negative_prompt, size, steps, guidance, seed, keep=KEPT_STEPS):
+    return dict(prompt=prompt, negative_prompt=negative_prompt, width=size[0], height=size[1],
+                steps=steps, guidance=guidance, seed=seed, keep=keep)
+
+
+def sequence(grid, text_rows, timestep, seed):
+    return dict(grid=grid, text_rows=text_rows, timestep=timestep, seed=seed)
+
+
+# Packed forwards of the tiny model. The grid 83x42 is 1328x672 pixels; 512 text rows are the
+# pipeline's limit; one text row is less than any prompt gives.
+TINY_BATCHES = [
+    [sequence((83, 42), 1, 0.75, 100)],
+    [
+        sequence((3, 5), 5, 1.0, 102),
+        sequence((1, 1), 512, 0.35, 104),
+        sequence((7, 2), 33, 0.05, 106),
+        sequence((1, 9), 1, 0.6123, 108),
+    ],
+    [sequence((16, 11), 512, 0.5, 110), sequence((2, 2), 5, 0.9, 112)],
+]
+
+
+def write_tiny(checkpoint, out):
+    checksum = golden_files.weights_checksum(checkpoint)
+    pipe = reference.load(checkpoint)
+    write_tokens(pipe, out)
+    write_schedule(pipe, out)
+    write_text(pipe, out, checksum, PROMPTS, row_step=1)
+    write_transformer(pipe, out, checksum, TINY_BATCHES, "transformer")
+    write_runs(
+        pipe,
+        out,
+        checksum,
+        [
+            request("a cat", " ", (80, 48), 20, 4.0, 1),
+            request("red apple", "", (48, 112), 8, 2.5, 2, keep=(0, 3, 7)),
+            request(LONG_PROMPT, "blue", (16, 16), 4, 4.0, 3, keep=(0, 1, 3)),
+            request("a dog", None, (96, 80), 4, 1.0, 4, keep=(0, 3)),
+        ],
+        image_of=(0, 1),
+    )
+
+
+def write_emoji(checkpoint, out):
+    checksum = golden_files.weights_checksum(checkpoint)
+    pipe = reference.load(checkpoint)
+    write_tokens(pipe, out)
+    write_schedule(pipe, out)
+    write_text(pipe, out, checksum, PROMPTS, row_step=8)
+    write_runs(
+        pipe,
+        out,
+        checksum,
+        [
+            request("red apple", " ", (128, 128), 20, 4.0, 1),
+            request("smiling face with heart-eyes", " ", (64, 64), 20, 4.0, 2),
+            request("dog", "blue", (128, 96), 20, 4.0, 3),
+            request("rocket", None, (96, 96), 20, 1.0, 4),
+        ],
+        image_of=(0,),
+    )
