@@ -38,7 +38,7 @@ PLAIN = [
     "a1b2c3 1a2b3c v2.0.1-rc3 H2O CO2 3D 4K 1080p",
     "snake_case camelCase PascalCase kebab-case dotted.name path/to/file C:\\dir\\file",
     "email@example.org https://example.org/a?b=c&d=e#f",
-    "!!! ??? ... -- --- ___ *** ### $$$ %%% &&& ((())) [[[]]] {{{}}} <<<" ">>> ||| ~~~ ``` ^^^",
+    "!!! ??? ... -- --- ___ *** ### $$$ %%% &&& ((())) [[[]]] {{{}}} <<" "<>>> ||| ~~~ ``` ^^^",
     "a,b;c:d.e!f?g\"h'i(j)k[l]m{n}o<p>q|r\\s/t~u`v^w&x*y%z",
     "{} {0} {prompt} %s %d {{}}",
 ]
