@@ -8,6 +8,7 @@
 #include "model/dit/config.h"
 #include "model/text_encoder/config.h"
 #include "model/vae/config.h"
+#include "model/weights/config_files.h"
 #include "model/weights/tensor_table.h"
 #include "segue/engine.h"
 #include "segue/status.h"
@@ -25,6 +26,7 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }
   std::string tokenizer_directory() const { return directory_ + "/tokenizer"; }
 
+  const PipelineClasses& classes() const { return classes_; }
   const DitConfig& dit_config() const { return dit_config_; }
   const TextEncoderConfig& text_encoder_config() const { return text_encoder_config_; }
   const VaeConfig& vae_config() const { return vae_config_; }
@@ -49,6 +51,7 @@ class Checkpoint {
   Status CheckTogether() const;
 
   std::string directory_;
+  PipelineClasses classes_;
   DitConfig dit_config_;
   TextEncoderConfig text_encoder_config_;
   VaeConfig vae_config_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,6 +16,12 @@
 #include "segue/status.h"
 
 namespace segue::model {
+
+// Of each shard, the tensors an index's weight_map places there.
+using WeightIndex = std::map<std::string, std::set<std::string>>;
+// Reads a "*.safetensors.index.json". `path` is for error messages only. Errors (kCorrupt): not
+// strict JSON, no weight_map, a shard that is not a plain file name; kUnsupported: not safetensors.
+Result<WeightIndex> ParseWeightIndex(std::string_view text, const std::string& path);
 
 // Const after opening; views live as long as the table.
 class TensorTable {
