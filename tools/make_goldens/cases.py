@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import golden_files
 import noise
@@ -126,6 +127,79 @@ def write_runs(pipe, out, checksum, requests, image_of=()):
     golden_files.write(out / "runs.safetensors", tensors)
 
 
+def relative(a, b):
+    """L2 norm of the difference over that of b."""
+    return float((a.float() - b.float()).norm() / b.float().norm())
+
+
+def write_bf16(checkpoint, out, checksum, batches, prompts, run_request):
+    """The same stages with the reference in bfloat16.
+
+    Attention is computed by the reference's "math" path: bfloat16 operands, float32 softmax and
+    sums, one rounding of the result. (The default CPU path also rounds the softmax's numerators,
+    as flash attention does; `X.flash` says how far that moves the result.) Of each stage
+    `X.float32` is the distance to the float32 reference, and `X.order` the distance to the same
+    reference with exact sums in its products: what another order of summation can change.
+    """
+    pipe = reference.load(checkpoint, torch.bfloat16)
+    full = reference.load(checkpoint)
+    tensors = {"weights": checksum, "batches": len(batches)}
+
+    def record(name, call, float_call):
+        with sdpa_kernel(SDPBackend.MATH):
+            value = call()
+            with reference.exact_sums():
+                tensors[f"{name}.order"] = relative(call(), value)
+        tensors[f"{name}.flash"] = relative(call(), value)
+        tensors[f"{name}.float32"] = relative(float_call(), value)
+        tensors[name] = value
+        print(name, {k: f"{tensors[f'{name}.{k}']:.1e}" for k in ("order", "flash", "float32")})
+
+    for b, batch in enumerate(batches):
+        tensors[f"{b}.sequences"] = len(batch)
+        for s, case in enumerate(batch):
+            latents, text = sequence_inputs(pipe, case, torch.bfloat16)
+            timestep = float(torch.tensor(case["timestep"], dtype=torch.bfloat16))
+            prefix = f"{b}.{s}"
+            tensors[f"{prefix}.grid"] = case["grid"]
+            tensors[f"{prefix}.text_rows"] = case["text_rows"]
+            tensors[f"{prefix}.seed"] = case["seed"]
+            tensors[f"{prefix}.timestep"] = timestep
+            record(
+                f"{prefix}.velocity",
+                lambda: reference.velocity(pipe, latents, text, timestep, case["grid"]),
+                lambda: reference.velocity(
+                    full, latents.float(), text.float(), timestep, case["grid"]
+                ),
+            )
+    tensors.update(golden_files.text_lists(prompts, "prompts"))
+    for number, prompt in enumerate(prompts):
+        record(
+            f"text.{number}",
+            lambda: reference.embed(pipe, prompt),
+            lambda: reference.embed(full, prompt),
+        )
+    width, height = run_request["width"], run_request["height"]
+    rows = (width // 16) * (height // 16)
+    channels = pipe.transformer.config.in_channels
+    latents = torch.from_numpy(noise.uniform(run_request["seed"], (rows, channels))).bfloat16()
+    tensors["image.size"] = (width, height)
+    tensors["image.seed"] = run_request["seed"]
+    record(
+        "image",
+        lambda: reference.decode(pipe, latents, width, height)[0],
+        lambda: reference.decode(full, latents.float(), width, height)[0],
+    )
+    with sdpa_kernel(SDPBackend.MATH):
+        kept = reference.run(pipe, {**run_request, "latents": latents}, run_request["keep"])
+    tensors["run.steps"] = run_request["steps"]
+    tensors["run.guidance"] = float(run_request["guidance"])
+    for step in run_request["keep"]:
+        for name in ("input", "timestep", "cond", "uncond", "latents"):
+            tensors[f"run.{step}.{name}"] = kept[f"step.{step}.{name}"]
+    golden_files.write(out / "bf16.safetensors", tensors)
+
+
 LONG_PROMPT = " ".join(
     f"{token_strings.WORDS[i * 7 % len(token_strings.WORDS)]} {i}," for i in range(400)
 )
@@ -163,6 +237,15 @@ TINY_BATCHES = [
     [sequence((16, 11), 512, 0.5, 110), sequence((2, 2), 5, 0.9, 112)],
 ]
 
+TINY_BF16_BATCHES = [
+    [
+        sequence((16, 11), 40, 0.5, 110),
+        sequence((3, 5), 5, 0.9, 112),
+        sequence((7, 2), 1, 0.03, 114),
+        sequence((31, 17), 300, 0.7, 116),
+    ]
+]
+
 
 def write_tiny(checkpoint, out):
     checksum = golden_files.weights_checksum(checkpoint)
@@ -182,6 +265,14 @@ def write_tiny(checkpoint, out):
             request("a dog", None, (96, 80), 4, 1.0, 4, keep=(0, 3)),
         ],
         image_of=(0, 1),
+    )
+    write_bf16(
+        checkpoint,
+        out,
+        checksum,
+        TINY_BF16_BATCHES,
+        ["a cat", "smiling face with heart-eyes"],
+        request("a cat", " ", (80, 48), 4, 4.0, 120, keep=(0, 1, 2, 3)),
     )
 
 

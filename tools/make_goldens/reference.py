@@ -1,10 +1,13 @@
 """The reference pipeline, run whole or stage by stage, with its stages recorded."""
 
+import contextlib
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from diffusers import QwenImagePipeline
 from diffusers.utils import logging as diffusers_logging
 
@@ -29,6 +32,30 @@ def prompt_ids(pipe, prompt):
     text = pipe.prompt_template_encode.format(prompt)
     limit = pipe.tokenizer_max_length + pipe.prompt_template_encode_start_idx
     return pipe.tokenizer(text, max_length=limit, truncation=True).input_ids
+
+
+@contextlib.contextmanager
+def exact_sums():
+    """Linear layers and convolutions sum in float64: what is left of another summation order."""
+
+    def linear(self, x):
+        bias = None if self.bias is None else self.bias.double()
+        return F.linear(x.double(), self.weight.double(), bias).to(x.dtype)
+
+    def convolution(function):
+        def forward(self, x, weight, bias):
+            bias = None if bias is None else bias.double()
+            y = function(x.double(), weight.double(), bias, self.stride, self.padding)
+            return y.to(x.dtype)
+
+        return forward
+
+    with (
+        mock.patch.object(torch.nn.Linear, "forward", linear),
+        mock.patch.object(torch.nn.Conv2d, "_conv_forward", convolution(F.conv2d)),
+        mock.patch.object(torch.nn.Conv3d, "_conv_forward", convolution(F.conv3d)),
+    ):
+        yield
 
 
 @torch.inference_mode()
