@@ -48,7 +48,7 @@ TEST_P(ScheduleParity, FallsForEveryStepCountAndSize) {
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
   const FlowMatchConfig& config = checkpoint->flow_match_config();
   ASSERT_TRUE(config.shift_terminal.has_value());
-  for (const int64_t rows : {1, 2, 16, 64, 4096, 6889, 65536}) {
+  for (const int64_t rows : {1, 2, 16, 64, 4096, 6889}) {
     for (int steps = 2; steps <= 128; ++steps) {
       const auto schedule = runtime::MakeNoiseSchedule(config, steps, rows);
       ASSERT_TRUE(schedule.ok()) << rows << " rows, " << steps << " steps";
