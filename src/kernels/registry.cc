@@ -4,24 +4,40 @@
 
 namespace segue::kernels {
 
-void KernelLog::Count(const char* op, const char* kernel, std::vector<std::string> passed_over) {
+void KernelLog::Count(const char* op, const char* kernel, Span<const Reason> passed_over) {
   const std::lock_guard lock(mutex_);
-  std::vector<Entry>& entries = entries_[op];
-  auto entry = std::find_if(entries.begin(), entries.end(),
-                            [kernel](const Entry& e) { return e.kernel == kernel; });
-  if (entry == entries.end()) entry = entries.insert(entries.end(), {.kernel = kernel});
-  ++entry->calls;
-  entry->passed_over = std::move(passed_over);
+  auto record = std::find_if(records_.begin(), records_.end(), [op, kernel](const Record& r) {
+    return r.op == op && r.kernel == kernel;
+  });
+  if (record == records_.end()) {
+    record = records_.insert(records_.end(), {.op = op, .kernel = kernel, .calls = 0});
+  }
+  ++record->calls;
+  record->passed_over.assign(passed_over.begin(), passed_over.end());
 }
 
 std::map<std::string, std::vector<KernelLog::Entry>> KernelLog::Snapshot() const {
   const std::lock_guard lock(mutex_);
-  return entries_;
+  std::map<std::string, std::vector<Entry>> entries;
+  for (const Record& record : records_) {
+    std::vector<Entry>& of_op = entries[record.op];
+    auto entry = std::find_if(of_op.begin(), of_op.end(),
+                              [&](const Entry& e) { return e.kernel == record.kernel; });
+    if (entry == of_op.end()) entry = of_op.insert(of_op.end(), {.kernel = record.kernel});
+    entry->calls += record.calls;
+    entry->passed_over.clear();
+    for (const Reason& reason : record.passed_over) {
+      entry->passed_over.push_back(std::string(reason.kernel) + ": " + reason.text);
+    }
+  }
+  return entries;
 }
 
-Error NoKernelError(const char* op, const std::vector<std::string>& reasons) {
+Error NoKernelError(const char* op, Span<const KernelLog::Reason> reasons) {
   std::string got;
-  for (const std::string& reason : reasons) got += (got.empty() ? "" : "; ") + reason;
+  for (const KernelLog::Reason& reason : reasons) {
+    got += (got.empty() ? "" : "; ") + std::string(reason.kernel) + ": " + reason.text;
+  }
   return {.code = ErrorCode::kUnsupported,
           .operation = op,
           .argument = "",

@@ -5,11 +5,12 @@
 // KernelLog says which one ran and why those before it did not.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/span.h"
@@ -33,13 +34,26 @@ class KernelLog {
     std::vector<std::string> passed_over;
   };
 
-  void Count(const char* op, const char* kernel, std::vector<std::string> passed_over);
+  // Cheap enough for every call: compares pointers, builds no text. `op`, `kernel` and the reasons
+  // (each a name and a text, of every earlier implementation) are string literals.
+  struct Reason {
+    const char* kernel;
+    const char* text;
+  };
+  void Count(const char* op, const char* kernel, Span<const Reason> passed_over);
   // Keyed by operation, then by implementation.
   std::map<std::string, std::vector<Entry>> Snapshot() const;
 
  private:
+  struct Record {
+    const char* op;
+    const char* kernel;
+    int64_t calls;
+    std::vector<Reason> passed_over;
+  };
+
   mutable std::mutex mutex_;
-  std::map<std::string, std::vector<Entry>> entries_;
+  std::vector<Record> records_;
 };
 
 // What an operation needs besides its Params.
@@ -57,26 +71,29 @@ struct Kernel {
   Status (*run)(const Params&, const Context&);
 };
 
+// The longest list of implementations that an operation may have.
+inline constexpr size_t kMaxKernels = 8;
+
 // The error when no implementation of `op` accepts its parameters; lists every reason.
-Error NoKernelError(const char* op, const std::vector<std::string>& reasons);
+Error NoKernelError(const char* op, Span<const KernelLog::Reason> reasons);
 
 // Runs the first kernel of the list that accepts the parameters. The last entry is the reference.
 template <typename Params>
 Status Dispatch(const char* op, Span<const Kernel<Params>> list, const Params& params,
                 const Context& context) {
-  std::vector<std::string> reasons;
+  std::array<KernelLog::Reason, kMaxKernels> reasons;
   for (size_t i = 0; i < list.size(); ++i) {
     const Kernel<Params>& kernel = list[i];
     const char* reason = context.reference_only && i + 1 < list.size()
                              ? "only references were asked for"
                              : kernel.rejects(params, context);
     if (reason == nullptr) {
-      if (context.log != nullptr) context.log->Count(op, kernel.name, std::move(reasons));
+      if (context.log != nullptr) context.log->Count(op, kernel.name, {reasons.data(), i});
       return kernel.run(params, context);
     }
-    reasons.push_back(std::string(kernel.name) + ": " + reason);
+    reasons[i] = {kernel.name, reason};
   }
-  return NoKernelError(op, reasons);
+  return NoKernelError(op, {reasons.data(), list.size()});
 }
 
 }  // namespace segue::kernels

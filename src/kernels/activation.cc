@@ -1,0 +1,37 @@
+#include "kernels/activation.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kActivateOp[] = "activate";
+constexpr char kSiluMulOp[] = "silu_mul";
+
+constexpr Kernel<ActivationParams> kActivateKernels[] = {
+    {"ref", NeedsCpu<ActivationParams>, RefActivate},
+};
+
+constexpr Kernel<SiluMulParams> kSiluMulKernels[] = {
+    {"ref", NeedsCpu<SiluMulParams>, RefSiluMul},
+};
+
+}  // namespace
+
+Status Activate(const ActivationParams& params, const Context& context) {
+  const MatrixView& x = params.x;
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kActivateOp, "x", x, x.rows, x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kActivateOp, "y", params.y, x.rows, x.cols));
+  return Dispatch<ActivationParams>(kActivateOp, kActivateKernels, params, context);
+}
+
+Status SiluMul(const SiluMulParams& params, const Context& context) {
+  const MatrixView& y = params.y;
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kSiluMulOp, "y", y, y.rows, y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kSiluMulOp, "gate", params.gate, y.rows, y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kSiluMulOp, "up", params.up, y.rows, y.cols));
+  return Dispatch<SiluMulParams>(kSiluMulOp, kSiluMulKernels, params, context);
+}
+
+}  // namespace segue::kernels

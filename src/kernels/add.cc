@@ -1,0 +1,24 @@
+#include "kernels/add.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "add";
+
+constexpr Kernel<AddParams> kAddKernels[] = {
+    {"ref", NeedsCpu<AddParams>, RefAdd},
+};
+
+}  // namespace
+
+Status Add(const AddParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "a", params.a, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "b", params.b, params.y.rows, params.y.cols));
+  return Dispatch<AddParams>(kOp, kAddKernels, params, context);
+}
+
+}  // namespace segue::kernels

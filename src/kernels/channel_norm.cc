@@ -1,0 +1,24 @@
+#include "kernels/channel_norm.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "channel_norm";
+
+constexpr Kernel<ChannelNormParams> kChannelNormKernels[] = {
+    {"ref", NeedsCpu<ChannelNormParams>, RefChannelNorm},
+};
+
+}  // namespace
+
+Status ChannelNorm(const ChannelNormParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckWeight(kOp, "gamma", params.gamma, params.x.cols));
+  return Dispatch<ChannelNormParams>(kOp, kChannelNormKernels, params, context);
+}
+
+}  // namespace segue::kernels

@@ -1,0 +1,23 @@
+#include "kernels/euler_step.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "euler_step";
+
+constexpr Kernel<EulerStepParams> kEulerStepKernels[] = {
+    {"ref", NeedsCpu<EulerStepParams>, RefEulerStep},
+};
+
+}  // namespace
+
+Status EulerStep(const EulerStepParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "v", params.v, params.x.rows, params.x.cols));
+  return Dispatch<EulerStepParams>(kOp, kEulerStepKernels, params, context);
+}
+
+}  // namespace segue::kernels

@@ -1,0 +1,24 @@
+#include "kernels/gate_residual.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "gate_residual";
+
+constexpr Kernel<GateResidualParams> kGateResidualKernels[] = {
+    {"ref", NeedsCpu<GateResidualParams>, RefGateResidual},
+};
+
+}  // namespace
+
+Status GateResidual(const GateResidualParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "h", params.h, params.h.rows, params.h.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.h.rows, params.h.cols));
+  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "gate", params.gate, params.h));
+  return Dispatch<GateResidualParams>(kOp, kGateResidualKernels, params, context);
+}
+
+}  // namespace segue::kernels

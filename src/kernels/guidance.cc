@@ -1,0 +1,25 @@
+#include "kernels/guidance.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "guidance";
+
+constexpr Kernel<GuidanceParams> kGuidanceKernels[] = {
+    {"ref", NeedsCpu<GuidanceParams>, RefGuidance},
+};
+
+}  // namespace
+
+Status Guidance(const GuidanceParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "cond", params.cond, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(
+      CheckMatrix(kOp, "negative", params.negative, params.y.rows, params.y.cols));
+  return Dispatch<GuidanceParams>(kOp, kGuidanceKernels, params, context);
+}
+
+}  // namespace segue::kernels

@@ -1,0 +1,30 @@
+#include "kernels/layer_norm.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kOp[] = "layer_norm";
+
+Status CheckModulation(const LayerNormParams& params) {
+  if (!params.scale.present() && !params.shift.present()) return {};
+  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "scale", params.scale, params.x));
+  return CheckRowTable(kOp, "shift", params.shift, params.x);
+}
+
+constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
+    {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm},
+};
+
+}  // namespace
+
+Status LayerNorm(const LayerNormParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckModulation(params));
+  return Dispatch<LayerNormParams>(kOp, kLayerNormKernels, params, context);
+}
+
+}  // namespace segue::kernels

@@ -1,0 +1,56 @@
+#include "kernels/rope.h"
+
+#include "kernels/check.h"
+#include "kernels/reference.h"
+
+namespace segue::kernels {
+namespace {
+
+constexpr char kQkNormRopeOp[] = "qk_norm_rope";
+constexpr char kRopeHalfOp[] = "rope_half";
+
+Status CheckHeads(const char* op, const MatrixView& x, int32_t head_dim) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(op, "x", x, x.rows, x.cols));
+  if (head_dim > 0 && head_dim % 2 == 0 && x.cols % head_dim == 0) return {};
+  return ArgumentError(op, "head_dim", std::to_string(head_dim),
+                       "an even divisor of " + std::to_string(x.cols));
+}
+
+Status CheckRope(const char* op, const RopeTable& rope, int64_t rows) {
+  const int64_t reach = rope.index == nullptr ? rows : 0;
+  if (rope.cos == nullptr || rope.sin == nullptr || rope.positions < reach) {
+    return ArgumentError(op, "rope", std::to_string(rope.positions) + " positions",
+                         "cosines and sines of at least " + std::to_string(reach));
+  }
+  if (rope.index == nullptr) return {};
+  return CheckIndices(op, "rope index", rope.index, rows, rope.positions);
+}
+
+constexpr Kernel<QkNormRopeParams> kQkNormRopeKernels[] = {
+    {"ref", NeedsCpu<QkNormRopeParams>, RefQkNormRope},
+};
+
+constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
+    {"ref", NeedsCpu<RopeHalfParams>, RefRopeHalf},
+};
+
+}  // namespace
+
+Status QkNormRope(const QkNormRopeParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckHeads(kQkNormRopeOp, params.x, params.head_dim));
+  if (params.weight.present()) {
+    SEGUE_RETURN_IF_ERROR(CheckWeight(kQkNormRopeOp, "weight", params.weight, params.head_dim));
+  }
+  if (params.rope.present()) {
+    SEGUE_RETURN_IF_ERROR(CheckRope(kQkNormRopeOp, params.rope, params.x.rows));
+  }
+  return Dispatch<QkNormRopeParams>(kQkNormRopeOp, kQkNormRopeKernels, params, context);
+}
+
+Status RopeHalf(const RopeHalfParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckHeads(kRopeHalfOp, params.x, params.head_dim));
+  SEGUE_RETURN_IF_ERROR(CheckRope(kRopeHalfOp, params.rope, params.x.rows));
+  return Dispatch<RopeHalfParams>(kRopeHalfOp, kRopeHalfKernels, params, context);
+}
+
+}  // namespace segue::kernels
