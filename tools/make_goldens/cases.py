@@ -80,6 +80,19 @@ def sequence_inputs(pipe, case, dtype):
     return torch.from_numpy(latents).to(dtype), torch.from_numpy(text).to(dtype)
 
 
+def write_case(tensors, prefix, case, timestep):
+    for key in ("grid", "text_rows", "seed"):
+        tensors[f"{prefix}.{key}"] = case[key]
+    tensors[f"{prefix}.timestep"] = float(timestep)
+
+
+def run_noise(pipe, request):
+    """Normal noise of a run: [rows, channels]."""
+    rows = (request["width"] // 16) * (request["height"] // 16)
+    generator = torch.Generator().manual_seed(request["seed"])
+    return torch.randn((rows, pipe.transformer.config.in_channels), generator=generator)
+
+
 def write_transformer(pipe, out, checksum, batches, name):
     """Velocities of sequences that the engine runs together in one packed forward each."""
     tensors = {"weights": checksum, "batches": len(batches)}
@@ -90,10 +103,7 @@ def write_transformer(pipe, out, checksum, batches, name):
             latents, text = sequence_inputs(pipe, case, dtype)
             output = reference.velocity(pipe, latents, text, case["timestep"], case["grid"])
             prefix = f"{b}.{s}"
-            tensors[f"{prefix}.grid"] = case["grid"]
-            tensors[f"{prefix}.text_rows"] = case["text_rows"]
-            tensors[f"{prefix}.seed"] = case["seed"]
-            tensors[f"{prefix}.timestep"] = float(torch.tensor(case["timestep"], dtype=dtype))
+            write_case(tensors, prefix, case, case["timestep"])
             tensors[f"{prefix}.velocity"] = output
     golden_files.write(out / f"{name}.safetensors", tensors)
 
@@ -106,10 +116,7 @@ def write_runs(pipe, out, checksum, requests, image_of=()):
         golden_files.text_lists([r["negative_prompt"] or "" for r in requests], "negatives")
     )
     for number, request in enumerate(requests):
-        rows = (request["width"] // 16) * (request["height"] // 16)
-        generator = torch.Generator().manual_seed(request["seed"])
-        channels = pipe.transformer.config.in_channels
-        latents = torch.randn((rows, channels), generator=generator)
+        latents = run_noise(pipe, request)
         keep = [s for s in request["keep"] if s < request["steps"]]
         kept = reference.run(pipe, {**request, "latents": latents}, keep)
         prefix = f"{number}"
@@ -132,8 +139,9 @@ def relative(a, b):
     return float((a.float() - b.float()).norm() / b.float().norm())
 
 
-def write_bf16(checkpoint, out, checksum, batches, prompts, run_request):
-    """The same stages with the reference in bfloat16.
+def write_bf16(checkpoint, out, checksum, batches, prompts, image_request, run_request):
+    """The same stages with the reference in bfloat16 (the checkpoint's weights are bfloat16
+    wherever a stage is recorded).
 
     Attention is computed by the reference's "math" path: bfloat16 operands, float32 softmax and
     sums, one rounding of the result. (The default CPU path also rounds the softmax's numerators,
@@ -161,10 +169,7 @@ def write_bf16(checkpoint, out, checksum, batches, prompts, run_request):
             latents, text = sequence_inputs(pipe, case, torch.bfloat16)
             timestep = float(torch.tensor(case["timestep"], dtype=torch.bfloat16))
             prefix = f"{b}.{s}"
-            tensors[f"{prefix}.grid"] = case["grid"]
-            tensors[f"{prefix}.text_rows"] = case["text_rows"]
-            tensors[f"{prefix}.seed"] = case["seed"]
-            tensors[f"{prefix}.timestep"] = timestep
+            write_case(tensors, prefix, case, timestep)
             record(
                 f"{prefix}.velocity",
                 lambda: reference.velocity(pipe, latents, text, timestep, case["grid"]),
@@ -179,24 +184,26 @@ def write_bf16(checkpoint, out, checksum, batches, prompts, run_request):
             lambda: reference.embed(pipe, prompt),
             lambda: reference.embed(full, prompt),
         )
-    width, height = run_request["width"], run_request["height"]
-    rows = (width // 16) * (height // 16)
-    channels = pipe.transformer.config.in_channels
-    latents = torch.from_numpy(noise.uniform(run_request["seed"], (rows, channels))).bfloat16()
-    tensors["image.size"] = (width, height)
-    tensors["image.seed"] = run_request["seed"]
-    record(
-        "image",
-        lambda: reference.decode(pipe, latents, width, height)[0],
-        lambda: reference.decode(full, latents.float(), width, height)[0],
-    )
+    if image_request:
+        latents = run_noise(pipe, image_request).bfloat16()
+        size = (image_request["width"], image_request["height"])
+        tensors["image.size"] = size
+        tensors["image.latents"] = latents
+        record(
+            "image",
+            lambda: reference.decode(pipe, latents, *size)[0],
+            lambda: reference.decode(full, latents.float(), *size)[0],
+        )
+    latents = run_noise(pipe, run_request).bfloat16()
     with sdpa_kernel(SDPBackend.MATH):
         kept = reference.run(pipe, {**run_request, "latents": latents}, run_request["keep"])
+    tensors["run.size"] = (run_request["width"], run_request["height"])
     tensors["run.steps"] = run_request["steps"]
     tensors["run.guidance"] = float(run_request["guidance"])
+    tensors["run.kept"] = run_request["keep"]
     for step in run_request["keep"]:
         for name in ("input", "timestep", "cond", "uncond", "latents"):
-            tensors[f"run.{step}.{name}"] = kept[f"step.{step}.{name}"]
+            tensors[f"run.step.{step}.{name}"] = kept[f"step.{step}.{name}"]
     golden_files.write(out / "bf16.safetensors", tensors)
 
 
@@ -237,7 +244,7 @@ TINY_BATCHES = [
     [sequence((16, 11), 512, 0.5, 110), sequence((2, 2), 5, 0.9, 112)],
 ]
 
-TINY_BF16_BATCHES = [
+BF16_BATCHES = [
     [
         sequence((16, 11), 40, 0.5, 110),
         sequence((3, 5), 5, 0.9, 112),
@@ -270,8 +277,9 @@ def write_tiny(checkpoint, out):
         checkpoint,
         out,
         checksum,
-        TINY_BF16_BATCHES,
-        ["a cat", "smiling face with heart-eyes"],
+        BF16_BATCHES,
+        [],  # its text encoder and VAE hold values that bfloat16 does not
+        None,
         request("a cat", " ", (80, 48), 4, 4.0, 120, keep=(0, 1, 2, 3)),
     )
 
@@ -293,4 +301,13 @@ def write_emoji(checkpoint, out):
             request("rocket", None, (96, 96), 20, 1.0, 4),
         ],
         image_of=(0,),
+    )
+    write_bf16(
+        checkpoint,
+        out,
+        checksum,
+        BF16_BATCHES,
+        ["red apple", "smiling face with heart-eyes"],
+        request(None, None, (64, 64), 1, 1.0, 121),
+        request("red apple", " ", (64, 64), 4, 4.0, 122, keep=(0, 1, 2, 3)),
     )

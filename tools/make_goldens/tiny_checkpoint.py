@@ -283,6 +283,8 @@ def write(folder):
 
     transformer = QwenImageTransformer2DModel(**TRANSFORMER)
     randomise(transformer, rng)
+    # The float32 tensors hold bfloat16 values, so that the reference in bfloat16 has these weights.
+    transformer.to(torch.bfloat16).to(torch.float32)
     save_sharded(
         cast(transformer.state_dict(), torch.bfloat16, lambda name: "txt_norm" in name
              or "norm_added_k" in name or name == "proj_out.bias"),
