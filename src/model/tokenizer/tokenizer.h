@@ -11,6 +11,8 @@
 
 namespace segue::model {
 
+struct TokenizerFiles;  // model/tokenizer/tokenizer_files.h
+
 // Rows of hidden states that the pipeline drops from the front, and the ids it keeps behind the
 // prompt: diffusers' QwenImagePipeline hard-codes the former (prompt_template_encode_start_idx).
 inline constexpr int kTemplatePrefixIds = 34;
@@ -38,6 +40,8 @@ class Tokenizer {
   // tokenizer_config.json or added_tokens.json. Errors name file and field, among them a
   // tokenizer.json whose normalizer, splitting pattern or model is not Qwen2's (kUnsupported).
   static Result<Tokenizer> Load(const std::string& directory);
+  // The same from files read already.
+  static Result<Tokenizer> FromFiles(const TokenizerFiles& files);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
