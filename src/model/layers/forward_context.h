@@ -1,0 +1,17 @@
+// What every layer's forward needs besides its inputs, outputs and workspace.
+#pragma once
+
+#include "comm/communicator.h"
+#include "kernels/registry.h"
+
+namespace segue::model {
+
+struct ForwardContext {
+  kernels::Context kernels;
+  // Where results are rounded: kBF16 reproduces a model that runs in bfloat16.
+  kernels::Rounding rounding = kernels::Rounding::kNone;
+  // The tensor-parallel group the layers were loaded for.
+  const comm::Communicator* communicator = nullptr;
+};
+
+}  // namespace segue::model

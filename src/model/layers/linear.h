@@ -1,0 +1,90 @@
+// Linear layers of a tensor-parallel group.
+//
+// A pair of them makes one sharded product: a column-parallel layer leaves its output sharded by
+// columns (heads, or hidden units of a feed-forward network), a row-parallel layer takes such an
+// input and sums over the ranks. Every layer reads its tensors itself, so that a network is loaded
+// by constructing its members.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/tensor_view.h"
+#include "kernels/linear.h"
+#include "model/layers/forward_context.h"
+#include "model/weights/tensor_table.h"
+
+namespace segue::model {
+
+// A layer of the checkpoint: tensors `<name>.weight` [out, in] and, with a bias, `<name>.bias`.
+struct LinearSpec {
+  std::string name;
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  bool bias = true;
+};
+
+// Every rank holds and computes all of it.
+class ReplicatedLinear {
+ public:
+  ReplicatedLinear(WeightReader& reader, const LinearSpec& spec);
+
+  // y [rows, y.cols] = the first y.cols outputs of x [rows, in] W^T + b; y.cols <= out.
+  Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context,
+                 kernels::Activation activation = kernels::Activation::kNone) const;
+
+ private:
+  WeightView weight_;
+  WeightView bias_;
+};
+
+// This rank's out / size() consecutive outputs: rows of the weight, a view into the file.
+class ColumnParallelLinear {
+ public:
+  // Precondition: the group's size divides out_features.
+  ColumnParallelLinear(WeightReader& reader, const LinearSpec& spec,
+                       const comm::Communicator& communicator);
+
+  // Columns of the output this rank computes.
+  int64_t local_out_features() const { return local_out_; }
+
+  // y [rows, local_out_features()] = x [rows, in] W_rank^T + b_rank.
+  Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context,
+                 kernels::Activation activation = kernels::Activation::kNone) const;
+
+ private:
+  int64_t local_out_ = 0;
+  WeightView weight_;
+  WeightView bias_;
+};
+
+// This rank's in / size() consecutive inputs: columns of the weight. In a group of one that is the
+// view into the file; in a larger group they do not lie together there and are copied once.
+class RowParallelLinear {
+ public:
+  // Precondition: the group's size divides in_features.
+  RowParallelLinear(WeightReader& reader, const LinearSpec& spec,
+                    const comm::Communicator& communicator);
+
+  RowParallelLinear(RowParallelLinear&&) = default;
+  RowParallelLinear& operator=(RowParallelLinear&&) = default;
+  RowParallelLinear(const RowParallelLinear&) = delete;  // weight_ may point into slice_
+  RowParallelLinear& operator=(const RowParallelLinear&) = delete;
+
+  int64_t local_in_features() const { return local_in_; }
+
+  // y [rows, out] = sum over ranks of x_rank [rows, local_in_features()] W_rank^T, plus b. Rank 0
+  // alone adds the bias; rounding comes after the sum.
+  Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context) const;
+
+ private:
+  int64_t local_in_ = 0;
+  std::vector<std::byte> slice_;  // the copied columns; empty in a group of one
+  WeightView weight_;
+  WeightView bias_;
+};
+
+}  // namespace segue::model
