@@ -1,0 +1,139 @@
+#include "model/qwen_image.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "kernels/finite.h"
+#include "kernels/latents.h"
+#include "kernels/pixels.h"
+
+namespace segue::model {
+namespace {
+
+Status CheckDivides(const char* field, int64_t value, int ranks) {
+  if (value % ranks == 0) return {};
+  return Error{.code = ErrorCode::kUnsupported,
+               .operation = "load model",
+               .argument = field,
+               .got = std::to_string(value),
+               .wanted = "a multiple of the " + std::to_string(ranks) + " ranks"};
+}
+
+// Heads and hidden units are dealt out whole.
+Status CheckRanks(const ModelConfig& config, int ranks) {
+  SEGUE_RETURN_IF_ERROR(
+      CheckDivides("transformer: num_attention_heads", config.dit.num_attention_heads, ranks));
+  SEGUE_RETURN_IF_ERROR(CheckDivides("text_encoder: num_attention_heads",
+                                     config.text_encoder.num_attention_heads, ranks));
+  SEGUE_RETURN_IF_ERROR(CheckDivides("text_encoder: num_key_value_heads",
+                                     config.text_encoder.num_key_value_heads, ranks));
+  return CheckDivides("text_encoder: intermediate_size", config.text_encoder.intermediate_size,
+                      ranks);
+}
+
+}  // namespace
+
+RequestBlocks RequestBlocks::LayOut(Arena& arena, const ModelConfig& config, int64_t image_rows,
+                                    Span<const int64_t> text_rows) {
+  RequestBlocks blocks;
+  blocks.latents = arena.TakeMatrix("latents", image_rows, config.dit.in_channels);
+  for (const int64_t rows : text_rows) {
+    blocks.text.push_back(arena.TakeMatrix("text rows", rows, config.dit.hidden()));
+  }
+  return blocks;
+}
+
+EncodeWorkspace EncodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
+                                        int64_t kept_rows) {
+  return {.embeddings =
+              arena.TakeMatrix("prompt embeddings", kept_rows, config.dit.joint_attention_dim)};
+}
+
+DecodeWorkspace DecodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
+                                        int64_t grid_height, int64_t grid_width) {
+  const int64_t latent_pixels = 4 * grid_height * grid_width;
+  const int64_t scale = config.vae.spatial_scale();
+  return {.grid = arena.TakeMatrix("latent pixels", latent_pixels, config.vae.z_dim),
+          .samples = arena.TakeMatrix("decoded samples", latent_pixels * scale * scale,
+                                      config.vae.input_channels)};
+}
+
+Result<std::unique_ptr<const QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
+                                                         const comm::Communicator& communicator) {
+  std::unique_ptr<QwenImage> model(new QwenImage());
+  model->config_ = {.dit = checkpoint.dit_config(),
+                    .text_encoder = checkpoint.text_encoder_config(),
+                    .vae = checkpoint.vae_config()};
+  SEGUE_RETURN_IF_ERROR(CheckRanks(model->config_, communicator.size()));
+
+  WeightReader text(checkpoint.text_encoder());
+  model->text_encoder_ = std::make_unique<TextEncoder>(
+      model->config_.text_encoder, text,
+      TextEncoderNames{checkpoint.text_prefix(), checkpoint.text_embedding_name()}, communicator);
+  SEGUE_RETURN_IF_ERROR(text.Finish());
+  WeightReader transformer(checkpoint.transformer());
+  model->dit_ = std::make_unique<Dit>(model->config_.dit, transformer, communicator);
+  SEGUE_RETURN_IF_ERROR(transformer.Finish());
+  WeightReader vae(checkpoint.vae());
+  model->vae_ = std::make_unique<VaeDecoder>(model->config_.vae, vae);
+  SEGUE_RETURN_IF_ERROR(vae.Finish());
+  return std::unique_ptr<const QwenImage>(std::move(model));
+}
+
+Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
+                         const ForwardContext& context) const {
+  int64_t kept = 0;
+  for (const PromptInput& prompt : prompts) kept += prompt.text.rows;
+  const EncodeWorkspace workspace = EncodeWorkspace::LayOut(arena, config_, kept);
+  SEGUE_RETURN_IF_ERROR(arena.Check());
+
+  std::vector<TextSequence> sequences;
+  int64_t row = 0;
+  for (const PromptInput& prompt : prompts) {
+    sequences.push_back({.ids = prompt.ids,
+                         .dropped = prompt.dropped,
+                         .output = workspace.embeddings.Rows(row, prompt.text.rows)});
+    row += prompt.text.rows;
+  }
+  SEGUE_RETURN_IF_ERROR(text_encoder_->Forward(sequences, arena, context));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const MatrixView& embeddings = sequences[i].output;
+    if (prompts[i].embeddings != nullptr) {
+      std::memcpy(prompts[i].embeddings, embeddings.data,
+                  static_cast<size_t>(embeddings.rows * embeddings.cols) * sizeof(float));
+    }
+    SEGUE_RETURN_IF_ERROR(dit_->EncodeText(embeddings, prompts[i].text, context));
+  }
+  return {};
+}
+
+Status QwenImage::Decode(const DecodeInput& input, Arena& arena,
+                         const ForwardContext& context) const {
+  const DecodeWorkspace workspace =
+      DecodeWorkspace::LayOut(arena, config_, input.grid_height, input.grid_width);
+  SEGUE_RETURN_IF_ERROR(arena.Check());
+  SEGUE_RETURN_IF_ERROR(kernels::UnpackLatents({.tokens = input.latents,
+                                                .grid_height = input.grid_height,
+                                                .grid_width = input.grid_width,
+                                                .mean = config_.vae.latents_mean.data(),
+                                                .std = config_.vae.latents_std.data(),
+                                                .grid = workspace.grid,
+                                                .rounding = context.rounding},
+                                               context.kernels));
+  SEGUE_RETURN_IF_ERROR(vae_->Forward(workspace.grid, 2 * input.grid_height, 2 * input.grid_width,
+                                      workspace.samples, arena, context));
+  SEGUE_RETURN_IF_ERROR(
+      kernels::Finite({.x = workspace.samples, .all_finite = input.all_finite}, context.kernels));
+  if (input.samples != nullptr) {
+    const auto count = static_cast<size_t>(workspace.samples.rows * workspace.samples.cols);
+    const auto* samples = workspace.samples.Row<float>(0);
+    std::transform(samples, samples + count, input.samples,
+                   [](float value) { return std::clamp(value, -1.0f, 1.0f); });
+  }
+  return kernels::Pixels(
+      {.x = workspace.samples, .pixels = input.pixels, .rounding = context.rounding},
+      context.kernels);
+}
+
+}  // namespace segue::model

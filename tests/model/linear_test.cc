@@ -1,0 +1,170 @@
+#include "model/layers/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "model/weights/tensor_file.h"
+
+namespace segue::model {
+namespace {
+
+// Two ranks that are two threads: sums over both, adding rank 0's values first.
+class PairGroup {
+ public:
+  class Rank final : public comm::Communicator {
+   public:
+    Rank(PairGroup& group, int rank) : group_(&group), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int size() const override { return 2; }
+    Status AllReduceSum(const MatrixView& values, const Stream&) const override {
+      group_->views_[static_cast<size_t>(rank_)] = values;
+      group_->barrier_.arrive_and_wait();
+      std::vector<float> sums;
+      for (int64_t r = 0; r < values.rows; ++r) {
+        for (int64_t c = 0; c < values.cols; ++c) {
+          sums.push_back(group_->views_[0].Row<float>(r)[c] + group_->views_[1].Row<float>(r)[c]);
+        }
+      }
+      group_->barrier_.arrive_and_wait();
+      for (int64_t r = 0; r < values.rows; ++r) {
+        std::memcpy(values.Row<float>(r), sums.data() + r * values.cols,
+                    static_cast<size_t>(values.cols) * sizeof(float));
+      }
+      return {};
+    }
+
+   private:
+    PairGroup* group_;
+    int rank_;
+  };
+
+ private:
+  std::barrier<> barrier_{2};
+  std::array<MatrixView, 2> views_;
+};
+
+class LinearTest : public testing::Test {
+ protected:
+  static constexpr int64_t kRows = 3, kIn = 6, kHidden = 8, kOut = 4;
+
+  void SetUp() override {
+    directory_ = testing::TempDir() + "segue_linear_test";
+    std::filesystem::create_directories(directory_);
+    Fill(up_weight_, kHidden * kIn, 1);
+    Fill(up_bias_, kHidden, 2);
+    Fill(down_weight_, kOut * kHidden, 3);
+    Fill(down_bias_, kOut, 4);
+    Fill(x_, kRows * kIn, 5);
+    const auto view = [](std::vector<float>& values, const Shape& shape) {
+      return WeightView{.data = values.data(), .dtype = DType::kF32, .shape = shape};
+    };
+    ASSERT_TRUE(WriteTensorFile(directory_ + "/model.safetensors",
+                                {{"up.weight", view(up_weight_, {kHidden, kIn})},
+                                 {"up.bias", view(up_bias_, {kHidden})},
+                                 {"down.weight", view(down_weight_, {kOut, kHidden})},
+                                 {"down.bias", view(down_bias_, {kOut})}})
+                    .ok());
+    auto table = TensorTable::Open(directory_, "model", "model");
+    ASSERT_TRUE(table.ok()) << table.error().Message();
+    table_ = std::make_unique<TensorTable>(std::move(*table));
+  }
+
+  static void Fill(std::vector<float>& values, int64_t count, int salt) {
+    for (int64_t i = 0; i < count; ++i) {
+      values.push_back(static_cast<float>((i * 37 + salt * 11) % 17 - 8) / 8.0f);
+    }
+  }
+
+  // down(up(x)) as one rank sees it. The values are small dyadic numbers: every sum is exact.
+  std::vector<float> RunPair(const comm::Communicator& communicator) {
+    WeightReader reader(*table_);
+    const ColumnParallelLinear up(reader, {"up", kIn, kHidden}, communicator);
+    const RowParallelLinear down(reader, {"down", kHidden, kOut}, communicator);
+    EXPECT_TRUE(reader.Finish().ok());
+    EXPECT_EQ(up.local_out_features(), kHidden / communicator.size());
+    EXPECT_EQ(down.local_in_features(), kHidden / communicator.size());
+    ThreadPool pool(1);
+    const ForwardContext context = {.kernels = {.stream = Stream::Cpu(pool)},
+                                    .communicator = &communicator};
+    std::vector<float> hidden(static_cast<size_t>(kRows * up.local_out_features()));
+    std::vector<float> y(kRows * kOut);
+    const MatrixView hidden_view = ContiguousMatrix(hidden.data(), kRows, up.local_out_features());
+    EXPECT_TRUE(up.Forward(ContiguousMatrix(x_.data(), kRows, kIn), hidden_view, context).ok());
+    EXPECT_TRUE(down.Forward(hidden_view, ContiguousMatrix(y.data(), kRows, kOut), context).ok());
+    return y;
+  }
+
+  std::vector<float> Reference() const {
+    std::vector<float> y;
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t o = 0; o < kOut; ++o) {
+        double sum = down_bias_[static_cast<size_t>(o)];
+        for (int64_t h = 0; h < kHidden; ++h) {
+          double unit = up_bias_[static_cast<size_t>(h)];
+          for (int64_t i = 0; i < kIn; ++i) {
+            unit += double{x_[static_cast<size_t>(r * kIn + i)]} *
+                    up_weight_[static_cast<size_t>(h * kIn + i)];
+          }
+          sum += unit * down_weight_[static_cast<size_t>(o * kHidden + h)];
+        }
+        y.push_back(static_cast<float>(sum));
+      }
+    }
+    return y;
+  }
+
+  std::string directory_;
+  std::vector<float> up_weight_, up_bias_, down_weight_, down_bias_, x_;
+  std::unique_ptr<TensorTable> table_;
+};
+
+TEST_F(LinearTest, OneRankComputesTheWholeProduct) {
+  EXPECT_EQ(RunPair(comm::SingleRank()), Reference());
+}
+
+TEST_F(LinearTest, TwoRanksShareItAndAddTheBiasOnce) {
+  PairGroup group;
+  const PairGroup::Rank first(group, 0), second(group, 1);
+  std::vector<float> other;
+  std::thread thread([&] { other = RunPair(second); });
+  const std::vector<float> y = RunPair(first);
+  thread.join();
+  EXPECT_EQ(y, Reference());
+  EXPECT_EQ(other, y);
+}
+
+TEST_F(LinearTest, ReplicatedLayerComputesAPrefixOfItsOutputs) {
+  WeightReader reader(*table_);
+  const ReplicatedLinear up(reader, {"up", kIn, kHidden});
+  ASSERT_TRUE(reader.Finish().ok());
+  ThreadPool pool(1);
+  const ForwardContext context = {.kernels = {.stream = Stream::Cpu(pool)}};
+  std::vector<float> whole(kRows * kHidden), part(kRows * kHidden, -1.0f);
+  const MatrixView x = ContiguousMatrix(x_.data(), kRows, kIn);
+  const MatrixView part_view = ContiguousMatrix(part.data(), kRows, kHidden);
+  ASSERT_TRUE(up.Forward(x, ContiguousMatrix(whole.data(), kRows, kHidden), context).ok());
+  ASSERT_TRUE(up.Forward(x, part_view.Cols(0, 3), context).ok());
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t c = 0; c < kHidden; ++c) {
+      const auto i = static_cast<size_t>(r * kHidden + c);
+      EXPECT_EQ(part[i], c < 3 ? whole[i] : -1.0f);
+    }
+  }
+}
+
+TEST_F(LinearTest, MissingTensorsAreNamed) {
+  WeightReader reader(*table_);
+  const ReplicatedLinear absent(reader, {"sideways", kIn, kHidden});
+  const ReplicatedLinear misshapen(reader, {"up", kIn + 1, kHidden});
+  const Status status = reader.Finish();
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().Message().find("sideways.weight"), std::string::npos);
+  EXPECT_NE(status.error().Message().find("up.weight"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace segue::model
