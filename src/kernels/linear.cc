@@ -1,6 +1,8 @@
 #include "kernels/linear.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/linear_cpu.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -19,6 +21,8 @@ Status CheckWeights(const LinearParams& params) {
 }
 
 constexpr Kernel<LinearParams> kLinearKernels[] = {
+    {"avx512", cpu::NeedsAvx512<LinearParams>, cpu::LinearAvx512},
+    {"avx2", cpu::NeedsAvx2<LinearParams>, cpu::LinearAvx2},
     {"ref", NeedsCpu<LinearParams>, RefLinear},
 };
 

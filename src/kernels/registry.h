@@ -15,6 +15,7 @@
 
 #include "base/span.h"
 #include "device/stream.h"
+#include "kernels/cpu_isa.h"
 #include "segue/status.h"
 
 namespace segue::kernels {
@@ -59,8 +60,9 @@ class KernelLog {
 // What an operation needs besides its Params.
 struct Context {
   Stream stream;
-  KernelLog* log = nullptr;     // may be null: nothing is recorded
-  bool reference_only = false;  // run the plain references, to judge the fast ones
+  KernelLog* log = nullptr;             // may be null: nothing is recorded
+  bool reference_only = false;          // run the plain references, to judge the fast ones
+  CpuIsa widest_isa = CpuIsa::kAvx512;  // use no wider one, to judge the narrower ones
 };
 
 template <typename Params>
