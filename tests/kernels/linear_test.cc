@@ -165,7 +165,8 @@ TEST(Linear, RefusesShapesThatDoNotFit) {
 }
 
 TEST(Blocks, CoverTheProductWithinTheLimits) {
-  const cpu::TileLimits limits = {.tile_rows = 6, .tile_cols = 16, .packed_floats = 256 * 256};
+  const cpu::TileLimits limits = {
+      .tile_rows = 6, .tile_cols = 16, .packed_floats = 252 * 256, .most_cols = 512};
   for (const int64_t rows : {1, 6, 7, 100, 1024, 5000}) {
     for (const int64_t cols : {1, 16, 64, 192, 3072}) {
       for (const int64_t depth : {1, 192, 3072, 12288}) {
@@ -179,6 +180,7 @@ TEST(Blocks, CoverTheProductWithinTheLimits) {
           EXPECT_EQ(b.cols % limits.tile_cols, 0);
           EXPECT_TRUE(b.depth == depth || b.depth % kLinearBlockK == 0);
           EXPECT_LE(b.rows * b.depth, limits.packed_floats);
+          EXPECT_LE(b.cols, limits.most_cols);
         }
       }
     }

@@ -22,16 +22,15 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ProductBlocks ChooseBlocks(const ProductShape& shape, const TileLimits& limits, int threads) {
   const int64_t row_panels = CeilDiv(shape.rows, limits.tile_rows);
   const int64_t col_panels = CeilDiv(shape.cols, limits.tile_cols);
-  const int64_t block = std::min(shape.depth, kLinearBlockK);
-  const int64_t most_rows = std::max<int64_t>(limits.packed_floats / (block * limits.tile_rows), 1);
+  const int64_t most_rows = limits.packed_floats / (kLinearBlockK * limits.tile_rows);
 
   int64_t row_tasks = CeilDiv(row_panels, most_rows);
-  int64_t col_tasks = 1;
+  int64_t col_tasks = CeilDiv(shape.cols, limits.most_cols);
   const bool shared = threads > 1 && shape.rows * shape.cols >= CeilDiv(kWorthSharing, shape.depth);
   if (shared) {
     const int64_t wanted = threads * kTasksPerThread;
-    col_tasks = std::clamp(CeilDiv(wanted, row_tasks), int64_t{1},
-                           std::max<int64_t>(col_panels / kFewestPanels, 1));
+    col_tasks =
+        std::max(col_tasks, std::min(CeilDiv(wanted, row_tasks), col_panels / kFewestPanels));
     row_tasks = std::max(row_tasks, std::min(CeilDiv(wanted, col_tasks), row_panels / 4));
     // A small product is shared by columns: each thread reads its own weights.
     if (row_tasks * col_tasks < threads) col_tasks = std::min<int64_t>(col_panels, threads);

@@ -17,6 +17,7 @@ struct TileLimits {
   int64_t tile_rows = 1;
   int64_t tile_cols = 1;
   int64_t packed_floats = 0;  // of rows of x, packed and kept in the level-2 cache
+  int64_t most_cols = 0;      // of a task that keeps its sums between spans of k
 };
 
 struct ProductBlocks {

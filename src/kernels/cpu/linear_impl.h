@@ -6,6 +6,7 @@
 // mapping, and nothing of them is kept.
 #pragma once
 
+#include "device/thread_pool.h"
 #include "kernels/check.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/tile.h"
@@ -18,16 +19,20 @@ class LinearTask {
  public:
   static constexpr int kTileRows = Isa::kTileRows;
   static constexpr int kTileCols = Isa::kTileVectors * Isa::kLanes;
+  static constexpr int64_t kMostFloats = Isa::kPackedFloats + Isa::kLanes +
+                                         kLinearBlockK * kTileCols + kTileCols +
+                                         Isa::kPackedFloats / kLinearBlockK * Isa::kMostCols;
+  static_assert(kMostFloats * int64_t{sizeof(float)} <= ThreadPool::kScratchBytes);
 
   LinearTask(const LinearParams& params, const ProductBlocks& blocks, int64_t task, void* scratch)
       : params_(params),
         blocks_(blocks),
+        element_(static_cast<int64_t>(SizeOf(params.weight.dtype))),
         row_begin_(task % blocks.row_tasks * blocks.rows),
         col_begin_(task / blocks.row_tasks * blocks.cols),
         rows_(Least(blocks.rows, params.y.rows - row_begin_)),
         cols_(Least(blocks.cols, params.y.cols - col_begin_)) {
-    // The packed rows, with room for PackRows to overshoot; then the panel of weights, the bias,
-    // and (only to accumulate over several spans of k) the sums.
+    // The packed rows with room for PackRows to overshoot, a panel of weights, its bias, the sums.
     packed_ = static_cast<float*>(scratch);
     panel_ = packed_ + blocks.rows * blocks.depth + Isa::kLanes;
     bias_ = panel_ + kLinearBlockK * kTileCols;
@@ -40,11 +45,17 @@ class LinearTask {
       const int64_t span = Least(blocks_.depth, depth - begin);
       PackSpan(begin, span);
       for (int64_t col = 0; col < cols_; col += kTileCols) {
-        const int64_t valid = Least(kTileCols, cols_ - col);
         for (int64_t k = 0; k < span; k += kLinearBlockK) {
-          MultiplyPanel(begin + k, k, Least(kLinearBlockK, span - k), col, valid);
+          const int64_t block = Least(kLinearBlockK, span - k);
+          PackPanel(begin + k, block, col);
+          if (k + block < span) {
+            PrefetchPanel(begin + k + block, col);
+          } else if (col + kTileCols < cols_) {
+            PrefetchPanel(begin, col + kTileCols);
+          }
+          MultiplyPanel(k, block, PanelSums(col), begin + k > 0);
         }
-        if (begin + span == depth) Finish(col, valid);
+        if (begin + span == depth) Finish(col, PanelSums(col));
       }
     }
   }
@@ -52,56 +63,62 @@ class LinearTask {
  private:
   // Panels of kTileRows rows behind one another, each [span][rows of the panel].
   void PackSpan(int64_t begin, int64_t span) {
+    span_ = span;
     for (int64_t row = 0; row < rows_; row += kTileRows) {
       const int count = TileRowsAt(row);
       const float* rows[kTileRows];
-      for (int r = 0; r < count; ++r) rows[r] = XRow(row + r) + begin;
+      for (int r = 0; r < count; ++r) {
+        rows[r] = XRow(row + r) + begin;
+        // The rows of the next panel; a row's own lines follow one another and come by themselves.
+        if (row + r + kTileRows < rows_) {
+          __builtin_prefetch(XRow(row + r + kTileRows) + begin);
+          __builtin_prefetch(XRow(row + r + kTileRows) + begin + 16);
+        }
+      }
       PackRows<Isa>(rows, count, span, packed_ + row * span);
     }
-    span_ = span;
   }
 
-  // Adds the block [k, k + depth) of the sum to all rows of one panel of columns. `offset` is k
-  // within the packed span.
-  void MultiplyPanel(int64_t k, int64_t offset, int64_t depth, int64_t col, int64_t valid) {
-    const int64_t element = static_cast<int64_t>(SizeOf(params_.weight.dtype));
+  // Weights [k, k + depth) of one panel of columns; columns behind the last one are zeros.
+  void PackPanel(int64_t k, int64_t depth, int64_t col) {
     const char* rows[kTileCols];
-    for (int64_t j = 0; j < valid; ++j) {
-      rows[j] = static_cast<const char*>(params_.weight.data) +
-                ((col_begin_ + col + j) * params_.x.cols + k) * element;
-    }
+    const int64_t valid = Least(kTileCols, cols_ - col);
+    for (int64_t j = 0; j < valid; ++j) rows[j] = WeightRow(col + j) + k * element_;
     for (int v = 0; v < Isa::kTileVectors; ++v) {
       const auto count = static_cast<int>(Least(valid - v * Isa::kLanes, Isa::kLanes));
       PackColumns<Isa>(params_.weight.dtype, rows + v * Isa::kLanes, count, depth, kTileCols,
                        panel_ + v * Isa::kLanes);
     }
+  }
+
+  // A panel's rows lie in different pages, where no hardware prefetcher looks.
+  void PrefetchPanel(int64_t k, int64_t col) {
+    const int64_t bytes = Least(kLinearBlockK, params_.x.cols - k) * element_;
+    const int64_t valid = Least(kTileCols, cols_ - col);
+    for (int64_t j = 0; j < valid; ++j) {
+      const char* row = WeightRow(col + j) + k * element_;
+      for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+    }
+  }
+
+  // Adds (or, first, stores) the packed block of weights times all rows; `k` within the span.
+  void MultiplyPanel(int64_t k, int64_t depth, float* sums, bool add) {
     for (int64_t row = 0; row < rows_; row += kTileRows) {
       const int count = TileRowsAt(row);
-      const float* packed = packed_ + row * span_ + offset * count;
-      const auto tile = TileOf<Isa, kTileRows, Isa::kTileVectors>(count);
-      if (valid == kTileCols) {
-        tile(depth, packed, panel_, SumRow(row) + col, sum_stride(), k > 0);
-      } else {
-        alignas(64) float edge[kTileRows * kTileCols];
-        tile(depth, packed, panel_, edge, kTileCols, false);
-        for (int r = 0; r < count; ++r) {
-          float* sums = SumRow(row + r) + col;
-          for (int64_t j = 0; j < valid; ++j) {
-            sums[j] = k > 0 ? sums[j] + edge[r * kTileCols + j] : edge[r * kTileCols + j];
-          }
-        }
-      }
+      const float* packed = packed_ + row * span_ + k * count;
+      TileOf<Isa, kTileRows, Isa::kTileVectors>(count)(depth, packed, panel_,
+                                                       sums + row * kTileCols, kTileCols, add);
     }
   }
 
   // Bias, rounding, activation and accumulation of one panel of columns.
-  void Finish(int64_t col, int64_t valid) {
+  void Finish(int64_t col, const float* sums) {
+    const int64_t valid = Least(kTileCols, cols_ - col);
     const bool biased = params_.bias.present();
     for (int64_t j = 0; biased && j < valid; ++j) {
       bias_[j] = WeightAt(params_.bias, col_begin_ + col + j);
     }
-    for (int64_t row = 0; row < rows_; ++row) {
-      const float* sums = SumRow(row) + col;
+    for (int64_t row = 0; row < rows_; ++row, sums += kTileCols) {
       float* y = params_.y.template Row<float>(row_begin_ + row) + col_begin_ + col;
       int64_t j = 0;
       for (; j + Isa::kLanes <= valid; j += Isa::kLanes) {
@@ -133,15 +150,19 @@ class LinearTask {
 
   int TileRowsAt(int64_t row) const { return static_cast<int>(Least(kTileRows, rows_ - row)); }
   const float* XRow(int64_t row) const { return params_.x.template Row<float>(row_begin_ + row); }
-  // Sums are kept in y itself, unless y's own values are still needed.
-  float* SumRow(int64_t row) const {
-    return params_.accumulate ? sums_ + row * blocks_.cols
-                              : params_.y.template Row<float>(row_begin_ + row) + col_begin_;
+  const char* WeightRow(int64_t col) const {
+    return static_cast<const char*>(params_.weight.data) +
+           (col_begin_ + col) * params_.x.cols * element_;
   }
-  int64_t sum_stride() const { return params_.accumulate ? blocks_.cols : params_.y.stride; }
+  // Sums of a panel, [rows of the task][kTileCols]. When x is packed in one span a panel is
+  // finished before the next one begins.
+  float* PanelSums(int64_t col) const {
+    return sums_ + (blocks_.depth == params_.x.cols ? 0 : col * blocks_.rows);
+  }
 
   const LinearParams& params_;
   const ProductBlocks& blocks_;
+  int64_t element_;
   int64_t row_begin_;
   int64_t col_begin_;
   int64_t rows_;

@@ -15,8 +15,9 @@ struct Avx2 {
   // 15 of 16 registers.
   static constexpr int kTileRows = 6;
   static constexpr int kTileVectors = 2;
-  // 256 KiB: a level-2 cache of 512 KiB (Zen) keeps them beside a panel of weights and the sums.
-  static constexpr int64_t kPackedFloats = 256 * 256;
+  // 252 KiB: a level-2 cache of 512 KiB (Zen) keeps them beside a panel of weights.
+  static constexpr int64_t kPackedFloats = 252 * 256;
+  static constexpr int64_t kMostCols = 512;
 
   static SEGUE_INLINE V Set(float value) { return _mm256_set1_ps(value); }
   static SEGUE_INLINE V Zero() { return _mm256_setzero_ps(); }

@@ -50,7 +50,8 @@ template <class Isa>
 constexpr TileLimits TileLimitsOf() {
   return {.tile_rows = Isa::kTileRows,
           .tile_cols = Isa::kTileVectors * Isa::kLanes,
-          .packed_floats = Isa::kPackedFloats};
+          .packed_floats = Isa::kPackedFloats,
+          .most_cols = Isa::kMostCols};
 }
 
 using TileFunction = void (*)(int64_t depth, const float* a, const float* b, float* c,
