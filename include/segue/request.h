@@ -26,7 +26,11 @@ struct Request {
   bool keep_stages = false;  // return the tensors of every stage
 };
 
-// A named float32 or int tensor of one stage, for `--dump`.
+// A named tensor of one stage, for `--dump`. In order: "prompt.ids" and "prompt.embeddings", with
+// guidance "negative.ids" and "negative.embeddings"; "sigmas", "timesteps"; "noise" (packed, like
+// all latents); of every step, three digits for its number, "step.000.velocity.prompt", with
+// guidance "step.000.velocity.negative", "step.000.velocity" (after guidance) and
+// "step.000.latents" (after the step); "final_latents"; "image" ([height, width, 3] in -1..1).
 struct StageTensor {
   std::string name;
   std::vector<int64_t> shape;

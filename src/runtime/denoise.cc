@@ -1,0 +1,116 @@
+// The denoising step: one packed forward for all requests, then each one's own arithmetic.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/euler_step.h"
+#include "kernels/guidance.h"
+#include "model/memory_plan.h"
+#include "runtime/pipeline.h"
+
+namespace segue::runtime {
+namespace {
+
+// "step.007.", so that names sort as steps do.
+std::string StepStage(int step) {
+  const std::string number = std::to_string(step);
+  return "step." + std::string(3 - std::min<size_t>(number.size(), 3), '0') + number + ".";
+}
+
+}  // namespace
+
+// Sequences in the order of the requests, a guided request's prompt before its negative prompt.
+// What a batch holds changes only when a request joins or leaves.
+Status Pipeline::PrepareBatch(Span<RequestState* const> requests) {
+  std::vector<RequestId> ids;
+  std::vector<model::DitSequence> sequences;
+  for (const RequestState* request : requests) {
+    ids.push_back(request->id);
+    for (const MatrixView& text : request->blocks.text) {
+      sequences.push_back({.text_rows = text.rows,
+                           .grid_height = request->settings.grid_height(),
+                           .grid_width = request->settings.grid_width(),
+                           .timestep = static_cast<int32_t>(ids.size()) - 1});
+    }
+  }
+  if (batch_ && ids == batch_ids_) return {};
+  batch_.reset();
+  SEGUE_ASSIGN_OR_RETURN(batch_, model::DitBatch::Create(model_->config().dit, sequences));
+  batch_ids_ = std::move(ids);
+  return {};
+}
+
+Status Pipeline::Denoise(Span<RequestState* const> requests) {
+  SEGUE_RETURN_IF_ERROR(PrepareBatch(requests));
+  const model::ModelConfig& config = model_->config();
+  SEGUE_RETURN_IF_ERROR(
+      Reserve(model::DenoiseBytes(config, context_.communicator->size(), batch_->image_rows(),
+                                  batch_->text_rows(), batch_->timesteps())));
+  const MatrixView velocity =
+      workspace_.TakeMatrix("velocity", batch_->image_rows(), config.dit.in_channels);
+  std::vector<float> timesteps;
+  std::vector<model::DitSequenceInput> inputs;
+  for (const RequestState* request : requests) {
+    const auto step = static_cast<size_t>(request->step);
+    timesteps.push_back(ModelTimestep(request->schedule.timesteps[step],
+                                      context_.rounding == kernels::Rounding::kBF16));
+    for (const MatrixView& text : request->blocks.text) {
+      inputs.push_back({.latents = request->blocks.latents, .text = text});
+    }
+  }
+  SEGUE_RETURN_IF_ERROR(model_->dit().Forward(
+      *batch_, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace_,
+      context_));
+
+  size_t sequence = 0;
+  for (RequestState* request : requests) {
+    const int64_t rows = request->settings.image_rows();
+    const MatrixView prompt = velocity.Rows(batch_->image_begin(sequence), rows);
+    const MatrixView negative = request->settings.guided
+                                    ? velocity.Rows(batch_->image_begin(sequence + 1), rows)
+                                    : MatrixView{};
+    sequence += request->blocks.text.size();
+    request->status = FinishStep(*request, prompt, negative);
+  }
+  return {};
+}
+
+// Guidance, the Euler step, and the check that the result is a picture in the making.
+Status Pipeline::FinishStep(RequestState& request, const MatrixView& prompt_velocity,
+                            const MatrixView& negative_velocity) {
+  const auto step = static_cast<size_t>(request.step);
+  const std::string stage = StepStage(request.step);
+  const std::string where =
+      "step " + std::to_string(step + 1) + " of " + std::to_string(request.schedule.steps()) + ": ";
+  const bool guided = request.settings.guided;
+  if (request.keep_stages) {
+    KeepStage(request, stage + "velocity.prompt", prompt_velocity);
+    if (guided) KeepStage(request, stage + "velocity.negative", negative_velocity);
+  }
+  SEGUE_RETURN_IF_ERROR(CheckFinite(prompt_velocity, "denoise", where + "velocity"));
+  if (guided) {
+    SEGUE_RETURN_IF_ERROR(
+        CheckFinite(negative_velocity, "denoise", where + "velocity of the negative prompt"));
+    SEGUE_RETURN_IF_ERROR(kernels::Guidance({.cond = prompt_velocity,
+                                             .negative = negative_velocity,
+                                             .y = prompt_velocity,
+                                             .scale = static_cast<float>(request.settings.guidance),
+                                             .rounding = context_.rounding},
+                                            context_.kernels));
+  }
+  const std::vector<float>& sigmas = request.schedule.sigmas;
+  SEGUE_RETURN_IF_ERROR(kernels::EulerStep({.x = request.blocks.latents,
+                                            .v = prompt_velocity,
+                                            .dt = sigmas[step + 1] - sigmas[step],
+                                            .rounding = context_.rounding},
+                                           context_.kernels));
+  SEGUE_RETURN_IF_ERROR(CheckFinite(request.blocks.latents, "denoise", where + "latents"));
+  if (request.keep_stages) {
+    KeepStage(request, stage + "velocity", prompt_velocity);
+    KeepStage(request, stage + "latents", request.blocks.latents);
+  }
+  ++request.step;
+  return {};
+}
+
+}  // namespace segue::runtime

@@ -1,0 +1,290 @@
+#include "segue/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "device/thread_pool.h"
+#include "model/tokenizer/tokenizer.h"
+#include "model/weights/checkpoint.h"
+#include "runtime/memory_check.h"
+#include "runtime/pipeline.h"
+#include "runtime/settings.h"
+
+namespace segue {
+namespace {
+
+// More threads than any machine this runs on; far more only fail to start.
+constexpr int kMaxThreads = 1024;
+
+Error IdError(const char* operation, RequestId id, const char* wanted) {
+  return {.code = ErrorCode::kInvalidArgument,
+          .operation = operation,
+          .argument = "request id",
+          .got = std::to_string(id),
+          .wanted = wanted};
+}
+
+Result<int> ResolveThreads(int threads) {
+  if (threads < 0 || threads > kMaxThreads) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .operation = "load model",
+                 .argument = "threads",
+                 .got = std::to_string(threads),
+                 .wanted = "0 (one a core) or 1.." + std::to_string(kMaxThreads)};
+  }
+  if (threads > 0) return threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+}
+
+// What ran between two snapshots.
+std::vector<KernelUse> KernelsSince(const runtime::KernelCounts& before,
+                                    const runtime::KernelCounts& after) {
+  std::vector<KernelUse> used;
+  for (const auto& [op, entries] : after) {
+    const auto earlier = before.find(op);
+    for (const kernels::KernelLog::Entry& entry : entries) {
+      int64_t calls = entry.calls;
+      if (earlier != before.end()) {
+        for (const kernels::KernelLog::Entry& old : earlier->second) {
+          if (old.kernel == entry.kernel) calls -= old.calls;
+        }
+      }
+      if (calls > 0) used.push_back({op, entry.kernel, calls, entry.passed_over});
+    }
+  }
+  return used;
+}
+
+std::string TruncationWarning(const char* which, const model::PromptIds& prompt) {
+  return std::string("the ") + which + " is too long: " + std::to_string(prompt.untruncated_rows) +
+         " tokens, of which the first " + std::to_string(prompt.rows) + " are used";
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads)
+      : checkpoint_(std::move(checkpoint)), tokenizer_(std::move(tokenizer)), pool_(threads) {}
+
+  // Views the weights; the checkpoint is at its final address by now.
+  Status LoadModel(const EngineOptions& options) {
+    SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_));
+    const model::ForwardContext context = {
+        .kernels = {.stream = Stream::Cpu(pool_),
+                    .log = &log_,
+                    .reference_only = options.reference_kernels},
+        .rounding = options.bf16_rounding ? kernels::Rounding::kBF16 : kernels::Rounding::kNone,
+        .communicator = &communicator_};
+    pipeline_.emplace(*model_, context, HostMemory());
+    return {};
+  }
+
+  const ModelDefaults& defaults() const { return checkpoint_.defaults(); }
+
+  // A request with its settings resolved and its prompts tokenised: all that can be wrong with it
+  // before any compute, except memory.
+  Result<std::unique_ptr<runtime::RequestState>> Prepare(const Request& request) const {
+    auto state = std::make_unique<runtime::RequestState>();
+    SEGUE_ASSIGN_OR_RETURN(
+        state->settings,
+        runtime::ResolveSettings(request, defaults(), checkpoint_.dit_config().in_channels));
+    runtime::Settings& settings = state->settings;
+    SEGUE_ASSIGN_OR_RETURN(
+        state->schedule, runtime::MakeNoiseSchedule(checkpoint_.flow_match_config(), settings.steps,
+                                                    settings.image_rows()));
+    SEGUE_RETURN_IF_ERROR(AddPrompt("prompt", request.prompt, *state));
+    if (settings.guided) {
+      SEGUE_RETURN_IF_ERROR(AddPrompt("negative prompt", settings.negative_prompt, *state));
+    }
+    state->keep_stages = request.keep_stages;
+    return state;
+  }
+
+  Status CheckMemory(const runtime::RequestState& state) const {
+    std::vector<const runtime::RequestState*> others;
+    for (const auto& [id, running] : running_) others.push_back(running.get());
+    return runtime::CheckRequestMemory(model_->config(), state, others, HostInfo());
+  }
+
+  Result<RequestId> Submit(const Request& request) {
+    SEGUE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::RequestState> state, Prepare(request));
+    SEGUE_RETURN_IF_ERROR(CheckMemory(*state));
+    state->given_latents = request.latents;
+    state->kernels_before = log_.Snapshot();
+    SEGUE_RETURN_IF_ERROR(pipeline_->Encode(*state));
+    state->id = next_id_++;
+    const RequestId id = state->id;
+    running_.emplace(id, std::move(state));
+    return id;
+  }
+
+  Result<StepReport> Step() {
+    StepReport report;
+    if (running_.empty()) return report;
+    std::vector<runtime::RequestState*> requests;
+    for (const auto& [id, request] : running_) requests.push_back(request.get());
+
+    const auto start = std::chrono::steady_clock::now();
+    DenoiseAll(requests);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (runtime::RequestState* request : requests) {
+      request->times.denoise_s += seconds;
+      if (request->status.ok()) {
+        report.advanced.push_back({request->id, request->step, request->schedule.steps(), seconds});
+        if (request->done()) request->status = pipeline_->Decode(*request);
+      }
+      if (request->status.ok() && !request->done()) continue;
+      report.finished.push_back(request->id);
+      Finish(request->id);
+    }
+    return report;
+  }
+
+  Result<Picture> Take(RequestId id) {
+    const auto found = finished_.find(id);
+    if (found == finished_.end()) {
+      return IdError("take picture", id,
+                     running_.contains(id) ? "a finished request (this one is still running)"
+                                           : "a finished request");
+    }
+    Result<Picture> picture = std::move(found->second);
+    finished_.erase(found);
+    return picture;
+  }
+
+  Status Cancel(RequestId id) {
+    if (running_.erase(id) + finished_.erase(id) > 0) return {};
+    return IdError("cancel request", id, "a request that was submitted and not yet taken");
+  }
+
+  bool Finished(RequestId id) const { return finished_.contains(id); }
+
+ private:
+  Status AddPrompt(const char* which, const std::string& text, runtime::RequestState& state) const {
+    auto prompt = tokenizer_.EncodePrompt(text);
+    if (!prompt.ok()) {
+      Error error = prompt.error();
+      error.argument = which + (error.argument.empty() ? "" : ": " + error.argument);
+      return error;
+    }
+    if (prompt->truncated) state.settings.warnings.push_back(TruncationWarning(which, *prompt));
+    state.prompts.push_back(std::move(*prompt));
+    return {};
+  }
+
+  // A forward of all together; if that fails as a whole, of each alone, so that a request that
+  // cannot run takes none of the others with it. The bytes are the same either way.
+  void DenoiseAll(const std::vector<runtime::RequestState*>& requests) {
+    const Status together = pipeline_->Denoise(requests);
+    if (together.ok()) return;
+    for (runtime::RequestState* request : requests) {
+      const Status alone =
+          requests.size() == 1
+              ? together
+              : pipeline_->Denoise(Span<runtime::RequestState* const>(&request, 1));
+      if (!alone.ok()) request->status = alone;
+    }
+  }
+
+  void Finish(RequestId id) {
+    const auto found = running_.find(id);
+    runtime::RequestState& request = *found->second;
+    if (request.status.ok()) {
+      finished_.emplace(id, MakePicture(request));
+    } else {
+      finished_.emplace(id, request.status.error());
+    }
+    running_.erase(found);
+  }
+
+  Picture MakePicture(runtime::RequestState& request) const {
+    runtime::Settings& settings = request.settings;
+    Picture picture;
+    picture.image = std::move(request.image);
+    picture.steps = settings.steps;
+    picture.guidance = settings.guidance;
+    picture.guided = settings.guided;
+    picture.negative_prompt = settings.negative_prompt;
+    picture.seed = settings.seed;
+    picture.prompt_tokens = request.prompts[0].rows;
+    picture.negative_prompt_tokens = settings.guided ? request.prompts[1].rows : 0;
+    picture.times = request.times;
+    picture.warnings = std::move(settings.warnings);
+    picture.kernels = KernelsSince(request.kernels_before, log_.Snapshot());
+    picture.stages = std::move(request.stages);
+    return picture;
+  }
+
+  model::Checkpoint checkpoint_;
+  model::Tokenizer tokenizer_;
+  comm::SingleRank communicator_;
+  ThreadPool pool_;
+  kernels::KernelLog log_;
+  std::unique_ptr<const model::QwenImage> model_;
+  std::optional<runtime::Pipeline> pipeline_;
+  RequestId next_id_ = 1;
+  std::map<RequestId, std::unique_ptr<runtime::RequestState>> running_;  // in order of arrival
+  std::map<RequestId, Result<Picture>> finished_;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
+  SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
+  SEGUE_ASSIGN_OR_RETURN(model::Checkpoint checkpoint,
+                         model::Checkpoint::Open(options.model_directory));
+  SEGUE_RETURN_IF_ERROR(runtime::CheckModelMemory(checkpoint, HostInfo()));
+  SEGUE_ASSIGN_OR_RETURN(model::Tokenizer tokenizer,
+                         model::Tokenizer::Load(checkpoint.tokenizer_directory()));
+  const int64_t vocabulary = checkpoint.text_encoder_config().vocab_size;
+  if (tokenizer.id_bound() > vocabulary) {
+    return Error{.code = ErrorCode::kCorrupt,
+                 .operation = "load model",
+                 .argument = "tokenizer: largest id",
+                 .got = std::to_string(tokenizer.id_bound() - 1),
+                 .wanted = "less than text_encoder's vocab_size, " + std::to_string(vocabulary)};
+  }
+  auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads);
+  SEGUE_RETURN_IF_ERROR(impl->LoadModel(options));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const ModelDefaults& Engine::defaults() const { return impl_->defaults(); }
+
+Status Engine::Validate(const Request& request) const {
+  SEGUE_ASSIGN_OR_RETURN(const auto state, impl_->Prepare(request));
+  return impl_->CheckMemory(*state);
+}
+
+Result<RequestId> Engine::Submit(const Request& request) { return impl_->Submit(request); }
+Result<StepReport> Engine::Step() { return impl_->Step(); }
+Result<Picture> Engine::Take(RequestId id) { return impl_->Take(id); }
+Status Engine::Cancel(RequestId id) { return impl_->Cancel(id); }
+
+Result<Picture> Engine::Generate(const Request& request,
+                                 const std::function<bool(const Progress&)>& progress) {
+  SEGUE_ASSIGN_OR_RETURN(const RequestId id, Submit(request));
+  while (!impl_->Finished(id)) {
+    SEGUE_ASSIGN_OR_RETURN(const StepReport report, Step());
+    for (const Progress& step : report.advanced) {
+      if (step.id != id || !progress || progress(step)) continue;
+      SEGUE_RETURN_IF_ERROR(Cancel(id));
+      return Error{
+          .code = ErrorCode::kCancelled,
+          .operation = "generate",
+          .argument = "step " + std::to_string(step.step) + " of " + std::to_string(step.steps),
+          .got = "a request to stop",
+          .wanted = ""};
+    }
+  }
+  return Take(id);
+}
+
+}  // namespace segue

@@ -1,0 +1,181 @@
+#include "runtime/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "kernels/activation.h"
+#include "kernels/finite.h"
+#include "kernels/latents.h"
+#include "model/memory_plan.h"
+#include "runtime/noise.h"
+
+namespace segue::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Names of the branches in stage names.
+constexpr const char* kBranches[] = {"prompt", "negative"};
+
+void KeepPrompt(RequestState& request, size_t branch, std::vector<float> embeddings,
+                int64_t width) {
+  const model::PromptIds& prompt = request.prompts[branch];
+  const std::string name = kBranches[branch];
+  request.stages.push_back({.name = name + ".ids",
+                            .shape = {static_cast<int64_t>(prompt.ids.size())},
+                            .values = {prompt.ids.begin(), prompt.ids.end()}});
+  request.stages.push_back({.name = name + ".embeddings",
+                            .shape = {prompt.rows, width},
+                            .values = std::move(embeddings)});
+}
+
+void KeepSchedule(RequestState& request) {
+  const NoiseSchedule& schedule = request.schedule;
+  request.stages.push_back({.name = "sigmas",
+                            .shape = {static_cast<int64_t>(schedule.sigmas.size())},
+                            .values = schedule.sigmas});
+  request.stages.push_back({.name = "timesteps",
+                            .shape = {static_cast<int64_t>(schedule.timesteps.size())},
+                            .values = schedule.timesteps});
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
+                   DeviceMemory& memory)
+    : model_(&model), context_(context), memory_(&memory) {}
+
+Status Pipeline::Reserve(int64_t bytes) {
+  if (workspace_.capacity_bytes() < bytes) {
+    workspace_ = Arena();  // given back before the larger one is asked for
+    SEGUE_ASSIGN_OR_RETURN(workspace_, Arena::Create(*memory_, bytes));
+  }
+  workspace_.Release(0);
+  return {};
+}
+
+Status Pipeline::CheckFinite(const MatrixView& values, const char* operation,
+                             const std::string& argument) const {
+  bool all_finite = false;
+  SEGUE_RETURN_IF_ERROR(
+      kernels::Finite({.x = values, .all_finite = &all_finite}, context_.kernels));
+  if (all_finite) return {};
+  return Error{.code = ErrorCode::kNonFinite,
+               .operation = operation,
+               .argument = argument,
+               .got = "a NaN or an infinity",
+               .wanted = "finite numbers"};
+}
+
+Status Pipeline::SetInitialLatents(RequestState& request) {
+  const Settings& settings = request.settings;
+  const MatrixView& latents = request.blocks.latents;
+  const auto count = static_cast<size_t>(latents.rows * latents.cols);
+  if (!request.given_latents.empty()) {
+    std::copy(request.given_latents.begin(), request.given_latents.end(), latents.Row<float>(0));
+    request.given_latents = {};
+  } else {
+    // Noise is drawn in the order of the latents' own grid, [channels, rows, columns], as the
+    // reference does, and then packed.
+    std::vector<float> noise(count);
+    FillGaussian(settings.seed, noise);
+    SEGUE_RETURN_IF_ERROR(kernels::PackLatents({.latents = noise.data(),
+                                                .grid_height = settings.grid_height(),
+                                                .grid_width = settings.grid_width(),
+                                                .tokens = latents},
+                                               context_.kernels));
+  }
+  // In bfloat16 mode latents are bfloat16 from the first.
+  return kernels::Activate({.x = latents,
+                            .y = latents,
+                            .activation = kernels::Activation::kNone,
+                            .rounding = context_.rounding},
+                           context_.kernels);
+}
+
+Status Pipeline::Encode(RequestState& request) {
+  const auto start = Clock::now();
+  const model::ModelConfig& config = model_->config();
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> text_rows;
+  for (const model::PromptIds& prompt : request.prompts) {
+    lengths.push_back(static_cast<int64_t>(prompt.ids.size()));
+    text_rows.push_back(prompt.rows);
+  }
+  const int64_t image_rows = request.settings.image_rows();
+  SEGUE_ASSIGN_OR_RETURN(
+      request.memory, Arena::Create(*memory_, model::RequestBytes(config, image_rows, text_rows)));
+  request.blocks = model::RequestBlocks::LayOut(request.memory, config, image_rows, text_rows);
+  SEGUE_RETURN_IF_ERROR(request.memory.Check());
+  SEGUE_RETURN_IF_ERROR(SetInitialLatents(request));
+
+  const int64_t width = config.dit.joint_attention_dim;
+  std::vector<std::vector<float>> embeddings(request.prompts.size());
+  std::vector<model::PromptInput> inputs;
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    const model::PromptIds& prompt = request.prompts[i];
+    if (request.keep_stages) embeddings[i].resize(static_cast<size_t>(prompt.rows * width));
+    inputs.push_back({.ids = prompt.ids,
+                      .dropped = prompt.dropped,
+                      .text = request.blocks.text[i],
+                      .embeddings = request.keep_stages ? embeddings[i].data() : nullptr});
+  }
+  SEGUE_RETURN_IF_ERROR(Reserve(model::EncodeBytes(config, context_.communicator->size(), lengths,
+                                                   model::kTemplatePrefixIds)));
+  SEGUE_RETURN_IF_ERROR(model_->Encode(inputs, workspace_, context_));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    SEGUE_RETURN_IF_ERROR(
+        CheckFinite(inputs[i].text, "encode prompt", std::string(kBranches[i]) + " embedding"));
+    if (request.keep_stages) KeepPrompt(request, i, std::move(embeddings[i]), width);
+  }
+  if (request.keep_stages) {
+    KeepSchedule(request);
+    KeepStage(request, "noise", request.blocks.latents);
+  }
+  request.times.encode_s = SecondsSince(start);
+  return {};
+}
+
+Status Pipeline::Decode(RequestState& request) {
+  const auto start = Clock::now();
+  const Settings& settings = request.settings;
+  if (request.keep_stages) KeepStage(request, "final_latents", request.blocks.latents);
+  Image image = {.width = settings.width, .height = settings.height, .rgb = {}};
+  const size_t samples =
+      size_t{3} * static_cast<size_t>(settings.width) * static_cast<size_t>(settings.height);
+  image.rgb.resize(samples);
+  std::vector<float> kept(request.keep_stages ? samples : 0);
+  bool all_finite = false;
+  SEGUE_RETURN_IF_ERROR(
+      Reserve(model::DecodeBytes(model_->config(), settings.grid_height(), settings.grid_width())));
+  SEGUE_RETURN_IF_ERROR(model_->Decode({.latents = request.blocks.latents,
+                                        .grid_height = settings.grid_height(),
+                                        .grid_width = settings.grid_width(),
+                                        .pixels = image.rgb.data(),
+                                        .samples = request.keep_stages ? kept.data() : nullptr,
+                                        .all_finite = &all_finite},
+                                       workspace_, context_));
+  if (!all_finite) {
+    return Error{.code = ErrorCode::kNonFinite,
+                 .operation = "decode latents",
+                 .argument = "samples of the picture",
+                 .got = "a NaN or an infinity",
+                 .wanted = "finite numbers"};
+  }
+  if (request.keep_stages) {
+    request.stages.push_back({.name = "image",
+                              .shape = {settings.height, settings.width, 3},
+                              .values = std::move(kept)});
+  }
+  request.image = std::move(image);
+  request.times.decode_s = SecondsSince(start);
+  return {};
+}
+
+}  // namespace segue::runtime
