@@ -1,7 +1,8 @@
 #include "model/tokenizer/bpe.h"
 
+#include <algorithm>
+#include <functional>
 #include <queue>
-#include <set>
 
 #include "model/weights/json.h"
 
@@ -37,16 +38,18 @@ Result<Bpe> Bpe::Build(const BpeFiles& files, const std::string& where) {
   Bpe bpe;
   std::unordered_map<std::string_view, int32_t> ids;
   ids.reserve(files.vocabulary.size());
-  std::set<int64_t> used;
+  std::vector<bool> used;
   for (const auto& [token, id] : files.vocabulary) {
     if (id < 0 || id >= kMaxId) {
       return corrupt("vocabulary: " + Quote(token), "id " + std::to_string(id),
                      "0.." + std::to_string(kMaxId - 1));
     }
-    if (!used.insert(id).second) {
+    if (static_cast<size_t>(id) >= used.size()) used.resize(static_cast<size_t>(id) + 1);
+    if (used[static_cast<size_t>(id)]) {
       return corrupt("vocabulary: " + Quote(token), "id " + std::to_string(id) + ", which is taken",
                      "distinct ids");
     }
+    used[static_cast<size_t>(id)] = true;
     ids.emplace(token, static_cast<int32_t>(id));
     bpe.id_bound_ = std::max(bpe.id_bound_, static_cast<int32_t>(id) + 1);
   }

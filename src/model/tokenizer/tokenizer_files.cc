@@ -38,6 +38,20 @@ void CheckNormalizer(const Json& json, const std::string& file, JsonFields& root
   }
 }
 
+// Only one that adds no ids: ByteLevel, which trims offsets, or a template of the text alone.
+void CheckPostProcessor(const Json& json, JsonFields& root) {
+  const Json* type = json.Find("type");
+  const std::string name = type == nullptr || type->AsString() == nullptr ? "" : *type->AsString();
+  if (name == "ByteLevel") return;
+  const Json* single = json.Find("single");
+  const bool plain = name == "TemplateProcessing" && single != nullptr &&
+                     single->AsArray() != nullptr && single->AsArray()->size() == 1 &&
+                     single->AsArray()->front().Find("Sequence") != nullptr;
+  if (plain) return;
+  root.Fail(ErrorCode::kUnsupported, "post_processor", name.empty() ? "another kind" : name,
+            "one that adds no ids");
+}
+
 // A Split by Qwen2's pattern, then the byte alphabet.
 Status CheckPreTokenizer(const Json& json, const std::string& file) {
   const std::string where = file + ": pre_tokenizer";
@@ -149,14 +163,7 @@ Result<TokenizerFiles> ParseTokenizerJson(std::string_view text, const std::stri
   SEGUE_ASSIGN_OR_RETURN(const Json json, ParseJson(text, file));
   JsonFields root(json, file);
   CheckNormalizer(json, file, root);
-  if (root.Has("post_processor")) {
-    // ByteLevel only trims offsets; anything else adds ids.
-    const Json* type = root.Member("post_processor").Find("type");
-    if (type == nullptr || type->AsString() == nullptr || *type->AsString() != "ByteLevel") {
-      root.Fail(ErrorCode::kUnsupported, "post_processor.type",
-                type == nullptr ? "nothing" : type->Describe(), "\"ByteLevel\" or none");
-    }
-  }
+  if (root.Has("post_processor")) CheckPostProcessor(root.Member("post_processor"), root);
   if (root.status().ok() && !root.Has("model")) {
     root.Fail(ErrorCode::kNotFound, "model", "nothing", "a BPE model");
   }
