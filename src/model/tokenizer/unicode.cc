@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
+
+#include "segue/utf8.h"
 
 namespace segue::model {
 namespace {
@@ -78,41 +81,20 @@ Utf8Char DecodeUtf8(std::string_view text, size_t offset) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[offset + i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1};
-  int bytes = 0;
-  char32_t least = 0;  // smaller codes have a shorter form
-  if (lead >= 0xc2 && lead <= 0xdf) {
-    bytes = 2;
-    least = 0x80;
-  } else if ((lead & 0xf0) == 0xe0) {
-    bytes = 3;
-    least = 0x800;
-  } else if (lead >= 0xf0 && lead <= 0xf4) {
-    bytes = 4;
-    least = 0x10000;
-  }
-  if (bytes == 0 || text.size() - offset < static_cast<size_t>(bytes)) return {};
+  const int bytes = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
   char32_t code = lead & (0x7fu >> bytes);
-  for (int i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = (code << 6) | (byte(i) & 0x3fu);
-  }
-  if (code < least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return {};
+  for (int i = 1; i < bytes; ++i) code = (code << 6) | (byte(i) & 0x3fu);
   return {code, bytes};
 }
 
 Status CheckUtf8(std::string_view text) {
-  for (size_t offset = 0; offset < text.size();) {
-    const Utf8Char next = DecodeUtf8(text, offset);
-    if (next.bytes == 0) {
-      constexpr char kHex[] = "0123456789abcdef";
-      const auto byte = static_cast<unsigned char>(text[offset]);
-      return Error{ErrorCode::kInvalidArgument, "encode text",
-                   "byte " + std::to_string(offset) + " of the text",
-                   std::string("0x") + kHex[byte >> 4] + kHex[byte & 15], "valid UTF-8"};
-    }
-    offset += next.bytes;
-  }
-  return {};
+  const std::optional<size_t> offset = FindInvalidUtf8(text);
+  if (!offset) return {};
+  constexpr char kHex[] = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(text[*offset]);
+  return Error{ErrorCode::kInvalidArgument, "encode text",
+               "byte " + std::to_string(*offset) + " of the text",
+               std::string("0x") + kHex[byte >> 4] + kHex[byte & 15], "valid UTF-8"};
 }
 
 CharClass ClassOf(char32_t code) {

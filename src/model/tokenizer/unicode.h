@@ -13,14 +13,13 @@
 
 namespace segue::model {
 
-// One character of valid UTF-8 and where it lies.
+// One character of valid UTF-8.
 struct Utf8Char {
   char32_t code = 0;
-  int bytes = 0;  // 1..4; 0 at a byte that begins no valid character
+  int bytes = 0;  // 1..4
 };
 
-// The character at `offset`. Rejects overlong forms, surrogates and codes above U+10FFFF.
-// Precondition: offset < text.size().
+// The character at `offset`. Preconditions: the text is valid UTF-8, a character begins there.
 Utf8Char DecodeUtf8(std::string_view text, size_t offset);
 
 // Error (kInvalidArgument) with the offset of the first byte that is not UTF-8.
