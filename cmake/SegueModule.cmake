@@ -46,3 +46,18 @@ function(segue_test name)
                                              GTest::gtest_main)
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60)
 endfunction()
+
+# segue_isa_sources(<avx2|avx512> <files...>): compiles these files for wider registers. Code in them
+# runs only after kernels/cpu/isa.h has found the processor able to.
+function(segue_isa_sources isa)
+  set(options -mavx2 -mfma -mf16c)
+  if(isa STREQUAL "avx512")
+    list(APPEND options -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # GCC 12 takes the deliberately undefined operand inside its own AVX-512 intrinsics for a
+      # mistake (GCC bug 105593).
+      list(APPEND options -Wno-maybe-uninitialized)
+    endif()
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${options}")
+endfunction()

@@ -12,6 +12,7 @@ constexpr char kOp[] = "attention";
 
 // The fastest first, the reference last.
 constexpr kernels::Kernel<Params> kBackends[] = {
+    {"cpu", RejectsCpu, RunCpu},
     {"ref", RejectsRef, RunRef},
 };
 

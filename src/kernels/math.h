@@ -32,8 +32,8 @@ struct Scalar {
     return std::bit_cast<float>((std::bit_cast<uint32_t>(t) << 23) + 0x3f800000u);
   }
   static SEGUE_INLINE V RoundBF16(V value) { return RoundToBF16(value); }
-  // 0 where a < b, else `value`; a NaN in a compares false.
-  static SEGUE_INLINE V ZeroWhereLess(V a, V b, V value) { return a < b ? 0.0f : value; }
+  // `less` where a < b, else `other`; a NaN compares false.
+  static SEGUE_INLINE V WhereLess(V a, V b, V less, V other) { return a < b ? less : other; }
 };
 
 // 1.5 * 2^23: adding it rounds a float of magnitude below 2^22 to an integer (ties to even) and
@@ -63,7 +63,7 @@ SEGUE_INLINE typename Isa::V Exp(typename Isa::V x) {
   using V = typename Isa::V;
   const V magic = Isa::Set(kRoundMagic);
   x = Isa::Max(Isa::Set(-105.0f), Isa::Min(Isa::Set(89.0f), x));
-  const V n = (x * Isa::Set(kLog2E) + magic) - magic;
+  const V n = Isa::Fma(x, Isa::Set(kLog2E), magic) - magic;
   V r = Isa::Fma(n, Isa::Set(-kLn2High), x);
   r = Isa::Fma(n, Isa::Set(-kLn2Low), r);
   // 2^n in two factors: n itself may lie outside the exponents of normal numbers.
@@ -79,11 +79,11 @@ SEGUE_INLINE typename Isa::V ExpOfNonPositive(typename Isa::V x) {
   const V magic = Isa::Set(kRoundMagic);
   const V lowest = Isa::Set(-87.25f);
   const V clamped = Isa::Max(lowest, x);
-  const V t = clamped * Isa::Set(kLog2E) + magic;
+  const V t = Isa::Fma(clamped, Isa::Set(kLog2E), magic);
   const V n = t - magic;
   V r = Isa::Fma(n, Isa::Set(-kLn2High), clamped);
   r = Isa::Fma(n, Isa::Set(-kLn2Low), r);
-  return Isa::ZeroWhereLess(x, lowest, ExpReduced<Isa>(r) * Isa::Pow2(t));
+  return Isa::WhereLess(x, lowest, Isa::Set(0.0f), ExpReduced<Isa>(r) * Isa::Pow2(t));
 }
 
 // x / (1 + e^-x)

@@ -5,6 +5,10 @@
 
 namespace segue::attention {
 
+// Tiled online softmax over the segments in place, for the processor's instruction set.
+const char* RejectsCpu(const Params& params, const kernels::Context& context);
+Status RunCpu(const Params& params, const kernels::Context& context);
+
 // Plain softmax over all scores of a row, in double precision: the reference.
 const char* RejectsRef(const Params& params, const kernels::Context& context);
 Status RunRef(const Params& params, const kernels::Context& context);

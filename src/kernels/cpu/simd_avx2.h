@@ -19,6 +19,9 @@ struct Avx2 {
   static constexpr int64_t kPackedFloats = 252 * 256;
   static constexpr int64_t kMostCols = 512;
 
+  // Attention's tile keeps 4 x 3 accumulators: 4 divides every head size in use.
+  static constexpr int kAttentionRows = 4;
+
   static SEGUE_INLINE V Set(float value) { return _mm256_set1_ps(value); }
   static SEGUE_INLINE V Zero() { return _mm256_setzero_ps(); }
   static SEGUE_INLINE V Load(const float* p) { return _mm256_loadu_ps(p); }
@@ -37,8 +40,8 @@ struct Avx2 {
     const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(shifted, _mm256_set1_epi32(0x3f800000)));
   }
-  static SEGUE_INLINE V ZeroWhereLess(V a, V b, V value) {
-    return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), value);
+  static SEGUE_INLINE V WhereLess(V a, V b, V less, V other) {
+    return _mm256_blendv_ps(other, less, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
   }
   // base/dtype.h's RoundToBF16.
   static SEGUE_INLINE V RoundBF16(V value) {

@@ -20,6 +20,9 @@ struct Avx512 {
   static constexpr int64_t kPackedFloats = 518 * 256;
   static constexpr int64_t kMostCols = 512;
 
+  // Attention's tile keeps 8 x 3 accumulators: 8 divides the usual head sizes.
+  static constexpr int kAttentionRows = 8;
+
   static SEGUE_INLINE V Set(float value) { return _mm512_set1_ps(value); }
   static SEGUE_INLINE V Zero() { return _mm512_setzero_ps(); }
   static SEGUE_INLINE V Load(const float* p) { return _mm512_loadu_ps(p); }
@@ -38,8 +41,8 @@ struct Avx512 {
     const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(shifted, _mm512_set1_epi32(0x3f800000)));
   }
-  static SEGUE_INLINE V ZeroWhereLess(V a, V b, V value) {
-    return _mm512_mask_mov_ps(value, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), Zero());
+  static SEGUE_INLINE V WhereLess(V a, V b, V less, V other) {
+    return _mm512_mask_mov_ps(other, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), less);
   }
   // base/dtype.h's RoundToBF16.
   static SEGUE_INLINE V RoundBF16(V value) {
