@@ -2,50 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <barrier>
-#include <cstring>
 #include <filesystem>
-#include <thread>
 
+#include "model/rank_group.h"
 #include "model/weights/tensor_file.h"
 
 namespace segue::model {
 namespace {
-
-// Two ranks that are two threads: sums over both, adding rank 0's values first.
-class PairGroup {
- public:
-  class Rank final : public comm::Communicator {
-   public:
-    Rank(PairGroup& group, int rank) : group_(&group), rank_(rank) {}
-    int rank() const override { return rank_; }
-    int size() const override { return 2; }
-    Status AllReduceSum(const MatrixView& values, const Stream&) const override {
-      group_->views_[static_cast<size_t>(rank_)] = values;
-      group_->barrier_.arrive_and_wait();
-      std::vector<float> sums;
-      for (int64_t r = 0; r < values.rows; ++r) {
-        for (int64_t c = 0; c < values.cols; ++c) {
-          sums.push_back(group_->views_[0].Row<float>(r)[c] + group_->views_[1].Row<float>(r)[c]);
-        }
-      }
-      group_->barrier_.arrive_and_wait();
-      for (int64_t r = 0; r < values.rows; ++r) {
-        std::memcpy(values.Row<float>(r), sums.data() + r * values.cols,
-                    static_cast<size_t>(values.cols) * sizeof(float));
-      }
-      return {};
-    }
-
-   private:
-    PairGroup* group_;
-    int rank_;
-  };
-
- private:
-  std::barrier<> barrier_{2};
-  std::array<MatrixView, 2> views_;
-};
 
 class LinearTest : public testing::Test {
  protected:
@@ -127,14 +90,12 @@ TEST_F(LinearTest, OneRankComputesTheWholeProduct) {
 }
 
 TEST_F(LinearTest, TwoRanksShareItAndAddTheBiasOnce) {
-  PairGroup group;
-  const PairGroup::Rank first(group, 0), second(group, 1);
-  std::vector<float> other;
-  std::thread thread([&] { other = RunPair(second); });
-  const std::vector<float> y = RunPair(first);
-  thread.join();
-  EXPECT_EQ(y, Reference());
-  EXPECT_EQ(other, y);
+  RankGroup group(2);
+  std::vector<std::vector<float>> y(2);
+  group.Run(
+      [&](const comm::Communicator& rank) { y[static_cast<size_t>(rank.rank())] = RunPair(rank); });
+  EXPECT_EQ(y[0], Reference());
+  EXPECT_EQ(y[1], y[0]);
 }
 
 TEST_F(LinearTest, ReplicatedLayerComputesAPrefixOfItsOutputs) {
