@@ -1,0 +1,118 @@
+// An engine for tests of the command line: it makes pictures of one colour, and goes wrong on
+// request. The model "directory" says how:
+//   fake            everything works; 64x48, 4 steps, guidance 4
+//   fake-slow       each step takes 50 ms
+//   fake-step       the third step fails with a non-finite latent
+//   fake-<N>        Load fails with ErrorCode N
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "segue/checkpoint.h"
+#include "segue/engine.h"
+
+namespace segue {
+namespace {
+
+Error FakeError(ErrorCode code) {
+  return {.code = code,
+          .operation = "load",
+          .argument = "fake\nmodel",  // a line end that must not break the message
+          .got = ErrorCodeName(code),
+          .wanted = "none"};
+}
+
+Status CheckDirectory(const std::string& directory) {
+  if (!directory.starts_with("fake")) return FakeError(ErrorCode::kNotFound);
+  if (directory.size() == 6 && directory[5] >= '0' && directory[5] <= '9') {
+    return FakeError(static_cast<ErrorCode>(directory[5] - '0'));
+  }
+  return {};
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  ModelDefaults defaults = {.width = 64, .height = 48, .steps = 4, .guidance = 4};
+  EngineOptions options;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
+  SEGUE_RETURN_IF_ERROR(CheckDirectory(options.model_directory));
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const ModelDefaults& Engine::defaults() const { return impl_->defaults; }
+
+Status Engine::Validate(const Request& request) const {
+  if (request.width.value_or(64) <= 2048 && request.height.value_or(48) <= 2048) return {};
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .operation = "check request",
+               .argument = "size",
+               .got = std::to_string(*request.width) + "x" + std::to_string(*request.height),
+               .wanted = "at most 2048x2048"};
+}
+
+Result<Picture> Engine::Generate(const Request& request,
+                                 const std::function<bool(const Progress&)>& progress) {
+  const ModelDefaults& d = impl_->defaults;
+  Picture picture;
+  picture.steps = request.steps.value_or(d.steps);
+  picture.guidance = request.guidance.value_or(d.guidance);
+  picture.guided = picture.guidance > 1 + 1e-6;
+  picture.negative_prompt = request.negative_prompt.value_or(d.negative_prompt);
+  picture.seed = request.seed;
+  picture.kernels = {{"linear", "fake", 3, {"avx2: not here"}}};
+  if (request.prompt == "long") picture.warnings = {"the prompt was cut to 3 tokens"};
+  const bool slow = impl_->options.model_directory == "fake-slow";
+  for (int step = 1; step <= picture.steps; ++step) {
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (step == 3 && impl_->options.model_directory == "fake-step") {
+      return Error{ErrorCode::kNonFinite, "denoise", "step 3", "nan in the latents", "finite"};
+    }
+    const Progress now{.step = step, .steps = picture.steps, .step_seconds = 0.05};
+    if (!progress(now)) return Error{.code = ErrorCode::kCancelled, .operation = "generate"};
+  }
+  picture.image = {.width = request.width.value_or(d.width),
+                   .height = request.height.value_or(d.height)};
+  picture.image.rgb.assign(size_t{3} * picture.image.width * picture.image.height,
+                           static_cast<uint8_t>(request.seed));
+  if (request.keep_stages) {
+    picture.stages = {{"latents", {2, 3}, {1, 2, 3, 4, 5, 6}},
+                      {"embeddings", {1, 2}, {static_cast<float>(request.seed), 0.5F}}};
+  }
+  return picture;
+}
+
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
+                                            const std::vector<PictureSize>& sizes) {
+  SEGUE_RETURN_IF_ERROR(CheckDirectory(directory));
+  CheckpointSummary summary{.directory = directory};
+  summary.components = {{.name = "vae",
+                         .class_name = "FakeVae",
+                         .parameters = 12,
+                         .bytes = 2048,
+                         .unused_tensors = 1,
+                         .files = {"vae/model.safetensors"},
+                         .tensors = {{"a.weight", "BF16", {3, 4}, "vae/model.safetensors"}}}};
+  for (const PictureSize& size : sizes) {
+    summary.plans.push_back(
+        {.width = size.width, .height = size.height, .sequences = 2, .fits = size.width < 512});
+  }
+  return summary;
+}
+
+Result<VerifyReport> VerifyCheckpoint(const std::string& directory) {
+  SEGUE_RETURN_IF_ERROR(CheckDirectory(directory));
+  VerifyReport report{.checks = {"headers"}};
+  if (directory == "fake-bad") report.problems = {"vae: tensor 'x': nan at index 7"};
+  return report;
+}
+
+}  // namespace segue
