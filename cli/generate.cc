@@ -51,6 +51,12 @@ class Generation {
     SEGUE_RETURN_IF_ERROR(engine_->Validate(job_.request));
     SEGUE_RETURN_IF_ERROR(PrepareFiles());
     if (!job_.quiet) Announce();
+    // Announced, so from here on it is as good as given.
+    const ModelDefaults& defaults = engine_->defaults();
+    if (IsGuided(job_.request.guidance.value_or(defaults.guidance)) &&
+        !job_.request.negative_prompt.has_value()) {
+      job_.request.negative_prompt = defaults.negative_prompt;
+    }
     for (int i = 0; i < job_.count; ++i) SEGUE_RETURN_IF_ERROR(MakePicture(i));
     return job_.json ? Print(RunAsJson(job_.facts, written_)) : Status();
   }

@@ -20,8 +20,10 @@ namespace {
 
 constexpr RegisterCommand kCommands[] = {
     RegisterGenerate,
+#ifndef SEGUE_WITHOUT_CHECKPOINT_REPORTS
     RegisterInspect,
     RegisterVerify,
+#endif
     RegisterCompare,
 };
 
