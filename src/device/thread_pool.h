@@ -36,8 +36,10 @@ class ThreadPool {
   void ForEach(int64_t tasks, const std::function<void(int64_t task, int worker)>& body);
 
  private:
+  using Body = std::function<void(int64_t, int)>;
+
   void WorkerLoop(int worker);
-  void RunTasks(int worker);
+  void RunTasks(const Body& body, int64_t tasks, int worker);
 
   struct FreeScratch {
     void operator()(void* pointer) const;
@@ -48,13 +50,15 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable start_;
   std::condition_variable finished_;
-  uint64_t generation_ = 0;
-  int running_ = 0;
-  bool stopping_ = false;
-  const std::function<void(int64_t, int)>* body_ = nullptr;
+  // Guarded by mutex_ (the atomics only when written): the call in progress, if any.
+  const Body* body_ = nullptr;
   int64_t tasks_ = 0;
-  std::atomic<int64_t> next_{0};
+  uint64_t generation_ = 0;
+  int sleeping_ = 0;
+  bool stopping_ = false;
+  std::atomic<int> active_{0};          // workers inside the call in progress
   std::atomic<uint64_t> published_{0};  // generation_ for spinning workers
+  std::atomic<int64_t> next_{0};        // the next task to take
 };
 
 }  // namespace segue
