@@ -1,6 +1,8 @@
 #include "kernels/conv2d.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/product.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -30,6 +32,8 @@ Status CheckResidual(const Conv2dParams& params) {
 }
 
 constexpr Kernel<Conv2dParams> kConv2dKernels[] = {
+    {"avx512", cpu::NeedsAvx512<Conv2dParams>, cpu::Conv2dAvx512},
+    {"avx2", cpu::NeedsAvx2<Conv2dParams>, cpu::Conv2dAvx2},
     {"ref", NeedsCpu<Conv2dParams>, RefConv2d},
 };
 

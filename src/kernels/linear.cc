@@ -2,7 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/linear_cpu.h"
+#include "kernels/cpu/product.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {

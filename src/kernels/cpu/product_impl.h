@@ -1,4 +1,4 @@
-// The packed product of Linear, a template over the instruction set.
+// One task of a packed product, a template over the instruction set.
 //
 // A task owns a block of rows and columns of y. It packs its rows of x for a span of k, then takes
 // its columns panel by panel: a panel of kLinearBlockK weights is widened and transposed into the
@@ -8,23 +8,22 @@
 
 #include "device/thread_pool.h"
 #include "kernels/check.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/tile.h"
-#include "kernels/linear.h"
 
 namespace segue::kernels::cpu {
 
 template <class Isa>
-class LinearTask {
+class ProductTask {
  public:
   static constexpr int kTileRows = Isa::kTileRows;
   static constexpr int kTileCols = Isa::kTileVectors * Isa::kLanes;
   static constexpr int64_t kMostFloats = Isa::kPackedFloats + Isa::kLanes +
                                          kLinearBlockK * kTileCols + kTileCols +
                                          Isa::kPackedFloats / kLinearBlockK * Isa::kMostCols;
-  static_assert(kMostFloats * int64_t{sizeof(float)} <= ThreadPool::kScratchBytes);
+  static_assert(kMostFloats * int64_t{sizeof(float)} <= ThreadPool::kScratchBytes / 2);
 
-  LinearTask(const LinearParams& params, const ProductBlocks& blocks, int64_t task, void* scratch)
+  ProductTask(const ProductParams& params, const ProductBlocks& blocks, int64_t task, void* scratch)
       : params_(params),
         blocks_(blocks),
         element_(static_cast<int64_t>(SizeOf(params.weight.dtype))),
@@ -40,7 +39,7 @@ class LinearTask {
   }
 
   void Run() {
-    const int64_t depth = params_.x.cols;
+    const int64_t depth = params_.depth;
     for (int64_t begin = 0; begin < depth; begin += blocks_.depth) {
       const int64_t span = Least(blocks_.depth, depth - begin);
       PackSpan(begin, span);
@@ -65,17 +64,65 @@ class LinearTask {
   void PackSpan(int64_t begin, int64_t span) {
     span_ = span;
     for (int64_t row = 0; row < rows_; row += kTileRows) {
-      const int count = TileRowsAt(row);
-      const float* rows[kTileRows];
-      for (int r = 0; r < count; ++r) {
-        rows[r] = XRow(row + r) + begin;
-        // The rows of the next panel; a row's own lines follow one another and come by themselves.
-        if (row + r + kTileRows < rows_) {
-          __builtin_prefetch(XRow(row + r + kTileRows) + begin);
-          __builtin_prefetch(XRow(row + r + kTileRows) + begin + 16);
-        }
+      float* out = packed_ + row * span;
+      if (params_.window.taps > 0) {
+        PackWindows(row, TileRowsAt(row), begin, span, out);
+      } else {
+        PackPlainRows(row, TileRowsAt(row), begin, span, out);
       }
-      PackRows<Isa>(rows, count, span, packed_ + row * span);
+    }
+  }
+
+  void PackPlainRows(int64_t row, int count, int64_t begin, int64_t span, float* out) {
+    const float* rows[kTileRows];
+    for (int r = 0; r < count; ++r) {
+      rows[r] = XRow(row + r) + begin;
+      // The rows of the next panel; a row's own lines follow one another and come by themselves.
+      if (row + r + kTileRows < rows_) {
+        __builtin_prefetch(XRow(row + r + kTileRows) + begin);
+        __builtin_prefetch(XRow(row + r + kTileRows) + begin + 16);
+      }
+    }
+    PackRows<Isa>(rows, count, span, out);
+  }
+
+  void PackWindows(int64_t row, int count, int64_t begin, int64_t span, float* out) {
+    static constexpr float kOutside[kLinearBlockK] = {};
+    const ImageWindow& window = params_.window;
+    const int64_t channels = params_.x.cols;
+    const int64_t height = window.height << window.doublings;
+    const int64_t width = window.width << window.doublings;
+    int64_t y[kTileRows];  // of the output pixels
+    int64_t x[kTileRows];
+    y[0] = (row_begin_ + row) / width;
+    x[0] = (row_begin_ + row) % width;
+    for (int r = 1; r < count; ++r) {
+      const bool wraps = x[r - 1] + 1 == width;
+      y[r] = y[r - 1] + (wraps ? 1 : 0);
+      x[r] = wraps ? 0 : x[r - 1] + 1;
+    }
+    int64_t tap = begin / channels;
+    int64_t channel = begin % channels;
+    const float* rows[kTileRows];
+    for (int64_t left = span; left > 0;) {
+      const int64_t piece = Least(Least(channels - channel, left), kLinearBlockK);
+      const int64_t dy = tap / window.taps - window.taps / 2;
+      const int64_t dx = tap % window.taps - window.taps / 2;
+      for (int r = 0; r < count; ++r) {
+        const int64_t py = y[r] + dy;
+        const int64_t px = x[r] + dx;
+        const bool inside = py >= 0 && py < height && px >= 0 && px < width;
+        const int64_t pixel = (py >> window.doublings) * window.width + (px >> window.doublings);
+        rows[r] = inside ? params_.x.template Row<float>(pixel) + channel : kOutside;
+      }
+      PackRows<Isa>(rows, count, piece, out);
+      out += piece * count;
+      left -= piece;
+      channel += piece;
+      if (channel == channels) {
+        channel = 0;
+        ++tap;
+      }
     }
   }
 
@@ -93,7 +140,7 @@ class LinearTask {
 
   // A panel's rows lie in different pages, where no hardware prefetcher looks.
   void PrefetchPanel(int64_t k, int64_t col) {
-    const int64_t bytes = Least(kLinearBlockK, params_.x.cols - k) * element_;
+    const int64_t bytes = Least(kLinearBlockK, params_.depth - k) * element_;
     const int64_t valid = Least(kTileCols, cols_ - col);
     for (int64_t j = 0; j < valid; ++j) {
       const char* row = WeightRow(col + j) + k * element_;
@@ -111,7 +158,7 @@ class LinearTask {
     }
   }
 
-  // Bias, rounding, activation and accumulation of one panel of columns.
+  // Bias, rounding, activation and residual of one panel of columns.
   void Finish(int64_t col, const float* sums) {
     const int64_t valid = Least(kTileCols, cols_ - col);
     const bool biased = params_.bias.present();
@@ -120,13 +167,17 @@ class LinearTask {
     }
     for (int64_t row = 0; row < rows_; ++row, sums += kTileCols) {
       float* y = params_.y.template Row<float>(row_begin_ + row) + col_begin_ + col;
+      const float* residual = nullptr;
+      if (params_.residual.data != nullptr) {
+        residual = params_.residual.template Row<float>(row_begin_ + row) + col_begin_ + col;
+      }
       int64_t j = 0;
       for (; j + Isa::kLanes <= valid; j += Isa::kLanes) {
         auto value = Isa::Load(sums + j);
         if (biased) value = value + Isa::Load(bias_ + j);
         value = Result(value);
-        if (params_.accumulate) {
-          value = Round<Isa>(Isa::Load(y + j) + value, params_.rounding);
+        if (residual != nullptr) {
+          value = Round<Isa>(Isa::Load(residual + j) + value, params_.rounding);
         }
         Isa::Store(y + j, value);
       }
@@ -135,8 +186,8 @@ class LinearTask {
       auto value = Isa::LoadPartial(sums + j, left);
       if (biased) value = value + Isa::LoadPartial(bias_ + j, left);
       value = Result(value);
-      if (params_.accumulate) {
-        value = Round<Isa>(Isa::LoadPartial(y + j, left) + value, params_.rounding);
+      if (residual != nullptr) {
+        value = Round<Isa>(Isa::LoadPartial(residual + j, left) + value, params_.rounding);
       }
       Isa::StorePartial(y + j, left, value);
     }
@@ -152,15 +203,15 @@ class LinearTask {
   const float* XRow(int64_t row) const { return params_.x.template Row<float>(row_begin_ + row); }
   const char* WeightRow(int64_t col) const {
     return static_cast<const char*>(params_.weight.data) +
-           (col_begin_ + col) * params_.x.cols * element_;
+           (col_begin_ + col) * params_.depth * element_;
   }
   // Sums of a panel, [rows of the task][kTileCols]. When x is packed in one span a panel is
   // finished before the next one begins.
   float* PanelSums(int64_t col) const {
-    return sums_ + (blocks_.depth == params_.x.cols ? 0 : col * blocks_.rows);
+    return sums_ + (blocks_.depth == params_.depth ? 0 : col * blocks_.rows);
   }
 
-  const LinearParams& params_;
+  const ProductParams& params_;
   const ProductBlocks& blocks_;
   int64_t element_;
   int64_t row_begin_;
