@@ -1,6 +1,7 @@
 #include "kernels/activation.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,10 +11,18 @@ constexpr char kActivateOp[] = "activate";
 constexpr char kSiluMulOp[] = "silu_mul";
 
 constexpr Kernel<ActivationParams> kActivateKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, ActivationParams>,
+     cpu::RowsAvx512<&cpu::RowCode::activate, ActivationParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, ActivationParams>,
+     cpu::RowsAvx2<&cpu::RowCode::activate, ActivationParams>},
     {"ref", NeedsCpu<ActivationParams>, RefActivate},
 };
 
 constexpr Kernel<SiluMulParams> kSiluMulKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, SiluMulParams>,
+     cpu::RowsAvx512<&cpu::RowCode::silu_mul, SiluMulParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, SiluMulParams>,
+     cpu::RowsAvx2<&cpu::RowCode::silu_mul, SiluMulParams>},
     {"ref", NeedsCpu<SiluMulParams>, RefSiluMul},
 };
 

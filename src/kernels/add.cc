@@ -1,6 +1,7 @@
 #include "kernels/add.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -9,6 +10,10 @@ namespace {
 constexpr char kOp[] = "add";
 
 constexpr Kernel<AddParams> kAddKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, AddParams>,
+     cpu::RowsAvx512<&cpu::RowCode::add, AddParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, AddParams>,
+     cpu::RowsAvx2<&cpu::RowCode::add, AddParams>},
     {"ref", NeedsCpu<AddParams>, RefAdd},
 };
 

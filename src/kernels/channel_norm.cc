@@ -1,6 +1,7 @@
 #include "kernels/channel_norm.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -9,6 +10,10 @@ namespace {
 constexpr char kOp[] = "channel_norm";
 
 constexpr Kernel<ChannelNormParams> kChannelNormKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, ChannelNormParams>,
+     cpu::RowsAvx512<&cpu::RowCode::channel_norm, ChannelNormParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, ChannelNormParams>,
+     cpu::RowsAvx2<&cpu::RowCode::channel_norm, ChannelNormParams>},
     {"ref", NeedsCpu<ChannelNormParams>, RefChannelNorm},
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/finite.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -8,7 +9,19 @@ namespace {
 
 constexpr char kOp[] = "finite";
 
+Status RunAvx512(const FiniteParams& params, const Context&) {
+  *params.all_finite = cpu::kRowsAvx512.finite(params);
+  return {};
+}
+
+Status RunAvx2(const FiniteParams& params, const Context&) {
+  *params.all_finite = cpu::kRowsAvx2.finite(params);
+  return {};
+}
+
 constexpr Kernel<FiniteParams> kFiniteKernels[] = {
+    {"avx512", cpu::NeedsAvx512<FiniteParams>, RunAvx512},
+    {"avx2", cpu::NeedsAvx2<FiniteParams>, RunAvx2},
     {"ref", NeedsCpu<FiniteParams>, RefFinite},
 };
 

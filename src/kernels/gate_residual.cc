@@ -1,6 +1,7 @@
 #include "kernels/gate_residual.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -9,6 +10,10 @@ namespace {
 constexpr char kOp[] = "gate_residual";
 
 constexpr Kernel<GateResidualParams> kGateResidualKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, GateResidualParams>,
+     cpu::RowsAvx512<&cpu::RowCode::gate_residual, GateResidualParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, GateResidualParams>,
+     cpu::RowsAvx2<&cpu::RowCode::gate_residual, GateResidualParams>},
     {"ref", NeedsCpu<GateResidualParams>, RefGateResidual},
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/layer_norm.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -15,6 +16,10 @@ Status CheckModulation(const LayerNormParams& params) {
 }
 
 constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, LayerNormParams>,
+     cpu::RowsAvx512<&cpu::RowCode::layer_norm, LayerNormParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, LayerNormParams>,
+     cpu::RowsAvx2<&cpu::RowCode::layer_norm, LayerNormParams>},
     {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm},
 };
 

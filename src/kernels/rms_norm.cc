@@ -1,6 +1,7 @@
 #include "kernels/rms_norm.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -9,6 +10,10 @@ namespace {
 constexpr char kOp[] = "rms_norm";
 
 constexpr Kernel<RmsNormParams> kRmsNormKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, RmsNormParams>,
+     cpu::RowsAvx512<&cpu::RowCode::rms_norm, RmsNormParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RmsNormParams>,
+     cpu::RowsAvx2<&cpu::RowCode::rms_norm, RmsNormParams>},
     {"ref", NeedsCpu<RmsNormParams>, RefRmsNorm},
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/rope.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -27,10 +28,18 @@ Status CheckRope(const char* op, const RopeTable& rope, int64_t rows) {
 }
 
 constexpr Kernel<QkNormRopeParams> kQkNormRopeKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, QkNormRopeParams>,
+     cpu::RowsAvx512<&cpu::RowCode::qk_norm_rope, QkNormRopeParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, QkNormRopeParams>,
+     cpu::RowsAvx2<&cpu::RowCode::qk_norm_rope, QkNormRopeParams>},
     {"ref", NeedsCpu<QkNormRopeParams>, RefQkNormRope},
 };
 
 constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
+    {"avx512", cpu::RejectsRows<CpuIsa::kAvx512, RopeHalfParams>,
+     cpu::RowsAvx512<&cpu::RowCode::rope_half, RopeHalfParams>},
+    {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RopeHalfParams>,
+     cpu::RowsAvx2<&cpu::RowCode::rope_half, RopeHalfParams>},
     {"ref", NeedsCpu<RopeHalfParams>, RefRopeHalf},
 };
 

@@ -70,6 +70,28 @@ struct Avx2 {
   static SEGUE_INLINE V LoadF16(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
+  static SEGUE_INLINE V LoadBF16(const void* p) {
+    const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+
+  // math.h's order: lane j takes lane j + 8, then j + 4, j + 2 and j + 1.
+  static SEGUE_INLINE float SumLanes(const V (&lanes)[2]) {
+    const V eight = lanes[0] + lanes[1];
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+
+  // Of neighbouring lanes (a, b): (b, a); (-a, b); and each of kLanes / 2 floats twice.
+  static SEGUE_INLINE V SwapPairs(V v) { return _mm256_permute_ps(v, 0xb1); }
+  static SEGUE_INLINE V NegateFirsts(V v) {
+    return _mm256_xor_ps(v, _mm256_castsi256_ps(_mm256_set1_epi64x(int64_t{0x80000000})));
+  }
+  static SEGUE_INLINE V LoadTwice(const float* p) { return Twice(_mm_loadu_ps(p)); }
+  static SEGUE_INLINE V LoadTwicePartial(const float* p, int64_t count) {
+    return Twice(_mm_maskload_ps(p, _mm256_castsi256_si128(MaskOf(count))));
+  }
 
   // Rows become columns.
   static SEGUE_INLINE void Transpose(V (&r)[8]) {
@@ -93,6 +115,10 @@ struct Avx2 {
   }
 
  private:
+  static SEGUE_INLINE V Twice(__m128 v) {
+    const __m256i index = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(v), index);
+  }
   static SEGUE_INLINE __m256i MaskOf(int64_t count) {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);

@@ -69,6 +69,30 @@ struct Avx512 {
   static SEGUE_INLINE V LoadF16(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   }
+  static SEGUE_INLINE V LoadBF16(const void* p) {
+    const __m256i halves = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+
+  // math.h's order: lane j takes lane j + 8, then j + 4, j + 2 and j + 1.
+  static SEGUE_INLINE float SumLanes(const V (&lanes)[1]) {
+    const __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256(lanes[0]), _mm512_extractf32x8_ps(lanes[0], 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+
+  // Of neighbouring lanes (a, b): (b, a); (-a, b); and each of kLanes / 2 floats twice.
+  static SEGUE_INLINE V SwapPairs(V v) { return _mm512_permute_ps(v, 0xb1); }
+  static SEGUE_INLINE V NegateFirsts(V v) {
+    return _mm512_castsi512_ps(
+        _mm512_xor_si512(_mm512_castps_si512(v), _mm512_set1_epi64(int64_t{0x80000000})));
+  }
+  static SEGUE_INLINE V LoadTwice(const float* p) { return Twice(_mm256_loadu_ps(p)); }
+  static SEGUE_INLINE V LoadTwicePartial(const float* p, int64_t count) {
+    return Twice(_mm256_maskz_loadu_ps(static_cast<__mmask8>(MaskOf(count)), p));
+  }
 
   // Rows become columns.
   static SEGUE_INLINE void Transpose(V (&r)[16]) {
@@ -98,6 +122,10 @@ struct Avx512 {
   }
 
  private:
+  static SEGUE_INLINE V Twice(__m256 v) {
+    const __m512i index = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(index, _mm512_castps256_ps512(v));
+  }
   static SEGUE_INLINE __mmask16 MaskOf(int64_t count) {
     return static_cast<__mmask16>((1u << count) - 1u);
   }
