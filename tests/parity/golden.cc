@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 namespace segue::parity {
@@ -167,14 +168,30 @@ double RelativeError(Span<const float> got, Span<const float> wanted) {
   return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
 }
 
+void ExpectPixelsNear(Span<const uint8_t> got, Span<const uint8_t> wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  ASSERT_FALSE(wanted.empty());
+  size_t beyond_one = 0;
+  int largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const int difference = std::abs(int{got[i]} - int{wanted[i]});
+    beyond_one += difference > 1 ? 1 : 0;
+    largest = std::max(largest, difference);
+  }
+  EXPECT_LE(beyond_one * 1000, got.size()) << "of " << got.size() << " values";
+  EXPECT_LE(largest, 3);
+}
+
 double Report(const std::string& stage, double error) {
   std::string key = stage;
   std::replace_if(
       key.begin(), key.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); },
       '_');
-  testing::Test::RecordProperty(key, std::to_string(error));
+  std::ostringstream text;
+  text << error;
+  testing::Test::RecordProperty(key, text.str());
   if (const char* path = std::getenv("SEGUE_PARITY_REPORT")) {
-    std::ofstream(path, std::ios::app) << stage << " " << error << "\n";
+    std::ofstream(path, std::ios::app) << stage << ": " << text.str() << "\n";
   }
   return error;
 }

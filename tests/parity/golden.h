@@ -69,6 +69,10 @@ uint64_t WeightsChecksum(const std::string& directory);
 // is empty, or when anything is not finite.
 double RelativeError(Span<const float> got, Span<const float> wanted);
 
+// Fails the running test unless 99.9 % of the 8-bit values differ by at most 1 and none by more
+// than 3.
+void ExpectPixelsNear(Span<const uint8_t> got, Span<const uint8_t> wanted);
+
 // Adds "<stage> <error>" to the running test's recorded properties and, when the environment
 // variable SEGUE_PARITY_REPORT names a file, as a line to that file; returns the error.
 double Report(const std::string& stage, double error);
