@@ -26,6 +26,8 @@ struct GoldenModel {
 };
 GoldenModel TinyModel();
 GoldenModel EmojiModel();
+// Those whose checkpoint and goldens are in the tree.
+std::vector<GoldenModel> Models();
 // For parameterised tests: the name in a test's name and in messages.
 inline std::string ModelName(const testing::TestParamInfo<GoldenModel>& parameter) {
   return parameter.param.name;

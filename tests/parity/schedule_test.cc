@@ -64,7 +64,7 @@ TEST_P(ScheduleParity, FallsForEveryStepCountAndSize) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ScheduleParity, testing::Values(TinyModel()), ModelName);
+INSTANTIATE_TEST_SUITE_P(Models, ScheduleParity, testing::ValuesIn(Models()), ModelName);
 
 }  // namespace
 }  // namespace segue::parity

@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "kernels/latents.h"
-#include "kernels/pixels.h"
+#include "model/memory_plan.h"
 
 namespace segue::parity {
 namespace {
@@ -17,12 +15,8 @@ bool Succeeded(const Status& status) {
   return false;
 }
 
-// An arena that holds what `lay_out` takes from a counting one.
-template <typename LayOut>
-Arena ArenaFor(const LayOut& lay_out) {
-  Arena counting;
-  lay_out(counting);
-  auto arena = Arena::Create(HostMemory(), counting.peak_bytes());
+Arena ArenaOf(int64_t bytes) {
+  auto arena = Arena::Create(HostMemory(), bytes);
   if (!arena.ok()) {
     ADD_FAILURE() << arena.error().Message();
     return Arena();
@@ -32,12 +26,6 @@ Arena ArenaFor(const LayOut& lay_out) {
 
 MatrixView View(std::vector<float>& values, int64_t cols) {
   return ContiguousMatrix(values.data(), static_cast<int64_t>(values.size()) / cols, cols);
-}
-
-// Rows [begin, begin + count) of `cols` columns.
-std::vector<float> Slice(const std::vector<float>& values, int64_t begin, int64_t count,
-                         int64_t cols) {
-  return {values.begin() + begin * cols, values.begin() + (begin + count) * cols};
 }
 
 }  // namespace
@@ -78,19 +66,12 @@ std::unique_ptr<Stages> Stages::Load(const GoldenModel& model, const StageOption
   }
   std::unique_ptr<Stages> stages(
       new Stages(std::move(checkpoint).value(), std::move(tokenizer).value(), options));
-  const model::Checkpoint& opened = stages->checkpoint_;
-  model::WeightReader text_reader(opened.text_encoder());
-  stages->text_encoder_ = std::make_unique<model::TextEncoder>(
-      opened.text_encoder_config(), text_reader, opened.text_prefix(), opened.text_embedding_name(),
-      stages->communicator_);
-  model::WeightReader dit_reader(opened.transformer());
-  stages->dit_ =
-      std::make_unique<model::Dit>(opened.dit_config(), dit_reader, stages->communicator_);
-  model::WeightReader vae_reader(opened.vae());
-  stages->vae_ = std::make_unique<model::VaeDecoder>(opened.vae_config(), vae_reader);
-  for (const model::WeightReader* reader : {&text_reader, &dit_reader, &vae_reader}) {
-    if (!Succeeded(reader->Finish())) return nullptr;
+  auto loaded = model::QwenImage::Load(stages->checkpoint_, stages->communicator_);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.error().Message();
+    return nullptr;
   }
+  stages->model_ = std::move(loaded).value();
   return stages;
 }
 
@@ -108,110 +89,101 @@ model::ForwardContext Stages::Context() {
 }
 
 std::vector<std::vector<float>> Stages::EncodePrompts(Span<const std::string> prompts) {
-  const int64_t width = checkpoint_.text_encoder_config().hidden_size;
-  std::vector<model::PromptIds> encoded;
-  std::vector<std::vector<float>> outputs;
-  int64_t rows = 0;
-  int64_t longest = 0;
+  std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {
-    auto ids = tokenizer_.EncodePrompt(prompt);
-    if (!ids.ok()) {
-      ADD_FAILURE() << ids.error().Message();
+    auto encoded = tokenizer_.EncodePrompt(prompt);
+    if (!encoded.ok()) {
+      ADD_FAILURE() << encoded.error().Message();
       return {};
     }
-    rows += static_cast<int64_t>(ids->ids.size());
-    longest = std::max(longest, static_cast<int64_t>(ids->ids.size()));
-    outputs.emplace_back(static_cast<size_t>(ids->rows * width));
-    encoded.push_back(std::move(ids).value());
+    ids.push_back(std::move(encoded->ids));
   }
-  std::vector<model::TextSequence> sequences;
-  for (size_t i = 0; i < encoded.size(); ++i) {
-    sequences.push_back(
-        {.ids = encoded[i].ids, .dropped = encoded[i].dropped, .output = View(outputs[i], width)});
+  return EncodeIds(ids, model::kTemplatePrefixIds);
+}
+
+std::vector<std::vector<float>> Stages::EncodeIds(Span<const std::vector<int32_t>> ids,
+                                                  int64_t dropped) {
+  const model::ModelConfig& config = model_->config();
+  std::vector<int64_t> lengths;
+  std::vector<std::vector<float>> embeddings;
+  std::vector<std::vector<float>> text;
+  for (const std::vector<int32_t>& prompt : ids) {
+    lengths.push_back(static_cast<int64_t>(prompt.size()));
+    const int64_t rows = lengths.back() - dropped;
+    embeddings.emplace_back(static_cast<size_t>(rows * config.dit.joint_attention_dim));
+    text.emplace_back(static_cast<size_t>(rows * config.dit.hidden()));
   }
-  Arena arena = ArenaFor([&](Arena& counting) {
-    model::TextEncoderWorkspace::LayOut(counting, checkpoint_.text_encoder_config(), 1, rows,
-                                        longest);
-  });
-  if (!Succeeded(text_encoder_->Forward(sequences, arena, Context()))) return {};
-  return outputs;
+  std::vector<model::PromptInput> inputs;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    inputs.push_back({.ids = ids[i],
+                      .dropped = dropped,
+                      .text = View(text[i], config.dit.hidden()),
+                      .embeddings = embeddings[i].data()});
+  }
+  Arena arena = ArenaOf(model::EncodeBytes(config, 1, lengths, dropped));
+  if (!Succeeded(model_->Encode(inputs, arena, Context()))) return {};
+  return embeddings;
 }
 
 std::vector<std::vector<float>> Stages::Velocities(Span<const SequenceInput> sequences) {
-  const model::DitConfig& config = checkpoint_.dit_config();
+  const model::DitConfig& config = model_->config().dit;
   std::vector<model::DitSequence> described;
-  std::vector<float> latents;
-  std::vector<float> embeddings;
   std::vector<float> timesteps;
-  for (const SequenceInput& input : sequences) {
-    described.push_back(
-        {.text_rows = static_cast<int64_t>(input.text.size()) / config.joint_attention_dim,
-         .grid_height = input.grid_height,
-         .grid_width = input.grid_width,
-         .timestep = static_cast<int32_t>(timesteps.size())});
-    timesteps.push_back(input.timestep);
-    latents.insert(latents.end(), input.latents.begin(), input.latents.end());
-    embeddings.insert(embeddings.end(), input.text.begin(), input.text.end());
+  std::vector<SequenceInput> owned(sequences.begin(), sequences.end());
+  std::vector<std::vector<float>> text(owned.size());
+  std::vector<model::DitSequenceInput> inputs;
+  for (size_t i = 0; i < owned.size(); ++i) {
+    const MatrixView embeddings = View(owned[i].text, config.joint_attention_dim);
+    described.push_back({.text_rows = embeddings.rows,
+                         .grid_height = owned[i].grid_height,
+                         .grid_width = owned[i].grid_width,
+                         .timestep = static_cast<int32_t>(i)});
+    timesteps.push_back(owned[i].timestep);
+    text[i].resize(static_cast<size_t>(embeddings.rows * config.hidden()));
+    inputs.push_back({.latents = View(owned[i].latents, config.in_channels),
+                      .text = View(text[i], config.hidden())});
+    if (!Succeeded(model_->dit().EncodeText(embeddings, inputs[i].text, Context()))) return {};
   }
   const auto batch = model::DitBatch::Create(config, described);
   if (!batch.ok()) {
     ADD_FAILURE() << batch.error().Message();
     return {};
   }
-  std::vector<float> text(static_cast<size_t>(batch->text_rows() * config.hidden()));
-  std::vector<float> velocity(latents.size());
-  if (!Succeeded(dit_->EncodeText(View(embeddings, config.joint_attention_dim),
-                                  View(text, config.hidden()), Context()))) {
+  std::vector<float> velocity(static_cast<size_t>(batch->image_rows() * config.in_channels));
+  Arena arena = ArenaOf(model::DenoiseBytes(model_->config(), 1, batch->image_rows(),
+                                            batch->text_rows(), batch->timesteps()));
+  if (!Succeeded(model_->dit().Forward(*batch,
+                                       {.sequences = inputs,
+                                        .timesteps = timesteps,
+                                        .velocity = View(velocity, config.in_channels)},
+                                       arena, Context()))) {
     return {};
   }
-  Arena arena = ArenaFor([&](Arena& counting) {
-    model::DitWorkspace::LayOut(counting, config, 1, batch->image_rows(), batch->text_rows(),
-                                batch->timesteps());
-  });
-  const model::DitInputs inputs = {.latents = View(latents, config.in_channels),
-                                   .text = View(text, config.hidden()),
-                                   .timesteps = timesteps,
-                                   .velocity = View(velocity, config.in_channels)};
-  if (!Succeeded(dit_->Forward(*batch, inputs, arena, Context()))) return {};
   std::vector<std::vector<float>> outputs;
   for (size_t i = 0; i < described.size(); ++i) {
-    outputs.push_back(
-        Slice(velocity, batch->image_begin(i), described[i].image_rows(), config.in_channels));
+    const auto begin = velocity.begin() + batch->image_begin(i) * config.in_channels;
+    outputs.emplace_back(begin, begin + described[i].image_rows() * config.in_channels);
   }
   return outputs;
 }
 
 DecodedPicture Stages::Decode(const std::vector<float>& latents, int width, int height) {
-  const model::VaeConfig& config = checkpoint_.vae_config();
-  const model::ForwardContext context = Context();
-  const int64_t grid_height = height / 16;
-  const int64_t grid_width = width / 16;
+  const model::ModelConfig& config = model_->config();
   std::vector<float> tokens = latents;
-  std::vector<float> grid(latents.size());
-  if (!Succeeded(kernels::UnpackLatents({.tokens = View(tokens, 4 * config.z_dim),
-                                         .grid_height = grid_height,
-                                         .grid_width = grid_width,
-                                         .mean = config.latents_mean.data(),
-                                         .std = config.latents_std.data(),
-                                         .grid = View(grid, config.z_dim),
-                                         .rounding = context.rounding},
-                                        context.kernels))) {
-    return {};
-  }
   DecodedPicture picture;
   picture.samples.resize(static_cast<size_t>(width) * height * 3);
   picture.pixels.resize(picture.samples.size());
-  Arena arena = ArenaFor([&](Arena& counting) {
-    model::VaeWorkspace::LayOut(counting, config, 2 * grid_height, 2 * grid_width);
-  });
-  if (!Succeeded(vae_->Forward(View(grid, config.z_dim), 2 * grid_height, 2 * grid_width,
-                               View(picture.samples, 3), arena, context)) ||
-      !Succeeded(kernels::Pixels({.x = View(picture.samples, 3),
-                                  .pixels = picture.pixels.data(),
-                                  .rounding = context.rounding},
-                                 context.kernels))) {
-    return {};
-  }
+  bool all_finite = false;
+  Arena arena = ArenaOf(model::DecodeBytes(config, height / 16, width / 16));
+  const Status decoded = model_->Decode({.latents = View(tokens, config.dit.in_channels),
+                                         .grid_height = height / 16,
+                                         .grid_width = width / 16,
+                                         .pixels = picture.pixels.data(),
+                                         .samples = picture.samples.data(),
+                                         .all_finite = &all_finite},
+                                        arena, Context());
+  if (!Succeeded(decoded)) return {};
+  EXPECT_TRUE(all_finite);
   return picture;
 }
 

@@ -9,10 +9,8 @@
 #include "base/span.h"
 #include "comm/communicator.h"
 #include "device/thread_pool.h"
-#include "model/dit/dit.h"
-#include "model/text_encoder/text_encoder.h"
+#include "model/qwen_image.h"
 #include "model/tokenizer/tokenizer.h"
-#include "model/vae/decoder.h"
 #include "model/weights/checkpoint.h"
 #include "parity/golden.h"
 
@@ -38,7 +36,7 @@ std::vector<SequenceInput> RecordedSequences(const Golden& golden, int b,
                                              const model::DitConfig& config);
 
 struct DecodedPicture {
-  std::vector<float> samples;  // [height * width, 3], nominally in -1..1, not clamped
+  std::vector<float> samples;  // [height * width, 3], in -1..1
   std::vector<uint8_t> pixels;
 };
 
@@ -53,6 +51,8 @@ class Stages {
 
   // Text rows of all prompts, encoded together: [rows of prompt i, hidden_size].
   std::vector<std::vector<float>> EncodePrompts(Span<const std::string> prompts);
+  // The same for token ids, of which the first `dropped` rows are left out.
+  std::vector<std::vector<float>> EncodeIds(Span<const std::vector<int32_t>> ids, int64_t dropped);
   // Velocities of all sequences, in one packed forward.
   std::vector<std::vector<float>> Velocities(Span<const SequenceInput> sequences);
   // A picture from packed latents [width / 16 * height / 16, channels].
@@ -67,9 +67,7 @@ class Stages {
   StageOptions options_;
   ThreadPool pool_;
   comm::SingleRank communicator_;
-  std::unique_ptr<model::TextEncoder> text_encoder_;
-  std::unique_ptr<model::Dit> dit_;
-  std::unique_ptr<model::VaeDecoder> vae_;
+  std::unique_ptr<const model::QwenImage> model_;
 };
 
 }  // namespace segue::parity

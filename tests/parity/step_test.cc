@@ -118,7 +118,7 @@ TEST_P(StepParity, GuidanceAndEulerStepInBFloat16) {
          static_cast<double>(different) / static_cast<double>(values));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, StepParity, testing::Values(TinyModel()), ModelName);
+INSTANTIATE_TEST_SUITE_P(Models, StepParity, testing::ValuesIn(Models()), ModelName);
 
 }  // namespace
 }  // namespace segue::parity

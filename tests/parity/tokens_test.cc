@@ -77,7 +77,7 @@ TEST_P(TokenParity, PromptsAreTokenisedWithTheirTemplateAndCutAsTheReferenceDoes
       cut += limit == 1024 && prompt->truncated ? 1 : 0;
     }
   }
-  EXPECT_GE(cut, 8) << "the over-long strings are cut";
+  EXPECT_GE(cut, 6) << "the over-long strings are cut";
 }
 
 // B109: an empty prompt still has the template's suffix.
@@ -88,7 +88,7 @@ TEST_P(TokenParity, AnEmptyPromptHasFiveRows) {
   EXPECT_FALSE(prompt->truncated);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TokenParity, testing::Values(TinyModel()), ModelName);
+INSTANTIATE_TEST_SUITE_P(Models, TokenParity, testing::ValuesIn(Models()), ModelName);
 
 // The ids of the real checkpoint's tokenizer (specs: prompt to token ids). That tokenizer is not
 // in the repository: the test runs where SEGUE_QWEN_TOKENIZER names its directory.

@@ -19,10 +19,15 @@ MAX_ROWS = 512  # QwenImagePipeline.__call__'s default max_sequence_length
 
 
 def load(directory, dtype=torch.float32):
-    """The pipeline with every component in `dtype`, on the CPU."""
+    """The pipeline with every component in `dtype`, on the CPU.
+
+    Loaded in `dtype`, not moved to it: module.to(bfloat16) would round the text encoder's rotary
+    frequencies as well, which loading keeps in float32.
+    """
     pipe = QwenImagePipeline.from_pretrained(Path(directory), dtype=dtype)
     for component in (pipe.transformer, pipe.text_encoder, pipe.vae):
-        component.to(dtype).eval()
+        assert {parameter.dtype for parameter in component.parameters()} == {dtype}
+        component.eval()
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
