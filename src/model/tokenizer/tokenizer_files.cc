@@ -13,6 +13,12 @@ namespace segue::model {
 namespace {
 
 constexpr const char* kOperation = "load tokenizer";
+constexpr int64_t kMaxBytes = JsonLimits().max_bytes;
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
 
 Error Corrupt(const std::string& where, std::string got, std::string wanted) {
   return Error{ErrorCode::kCorrupt, kOperation, where, std::move(got), std::move(wanted)};
@@ -243,42 +249,45 @@ Result<std::vector<AddedToken>> ParseAddedTokens(std::string_view text, const st
   return added;
 }
 
-Result<TokenizerFiles> ReadTokenizerFiles(const std::string& directory) {
-  const int64_t limit = JsonLimits().max_bytes;
-  const auto exists = [](const std::string& path) {
-    std::error_code error;
-    return std::filesystem::exists(path, error);
-  };
-  TokenizerFiles files;
-  const std::string json_file = directory + "/tokenizer.json";
+Result<TokenizerFiles> ReadOlderTokenizerFiles(const std::string& directory) {
   const std::string vocabulary_file = directory + "/vocab.json";
   const std::string merges_file = directory + "/merges.txt";
-  const std::string config_file = directory + "/tokenizer_config.json";
   const std::string added_file = directory + "/added_tokens.json";
-  const bool has_json = exists(json_file);
-  if (has_json) {
-    SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(json_file, limit));
-    SEGUE_ASSIGN_OR_RETURN(files, ParseTokenizerJson(text, json_file));
-  } else if (exists(vocabulary_file) && exists(merges_file)) {
-    SEGUE_ASSIGN_OR_RETURN(const std::string vocabulary, ReadTextFile(vocabulary_file, limit));
-    SEGUE_ASSIGN_OR_RETURN(const std::string merges, ReadTextFile(merges_file, limit));
-    SEGUE_ASSIGN_OR_RETURN(
-        files.bpe, ParseVocabularyAndMerges(vocabulary, merges, vocabulary_file, merges_file));
-    files.where = vocabulary_file;
-    if (exists(added_file)) {
-      SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(added_file, limit));
-      SEGUE_ASSIGN_OR_RETURN(files.added, ParseAddedTokens(text, added_file));
+  const std::string config_file = directory + "/tokenizer_config.json";
+  SEGUE_ASSIGN_OR_RETURN(const std::string vocabulary, ReadTextFile(vocabulary_file, kMaxBytes));
+  SEGUE_ASSIGN_OR_RETURN(const std::string merges, ReadTextFile(merges_file, kMaxBytes));
+  TokenizerFiles files;
+  files.where = vocabulary_file;
+  SEGUE_ASSIGN_OR_RETURN(
+      files.bpe, ParseVocabularyAndMerges(vocabulary, merges, vocabulary_file, merges_file));
+  if (Exists(added_file)) {
+    SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(added_file, kMaxBytes));
+    SEGUE_ASSIGN_OR_RETURN(files.added, ParseAddedTokens(text, added_file));
+  }
+  if (Exists(config_file)) {
+    SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(config_file, kMaxBytes));
+    SEGUE_RETURN_IF_ERROR(ParseTokenizerConfig(text, config_file, &files.added));
+  }
+  return files;
+}
+
+Result<TokenizerFiles> ReadTokenizerFiles(const std::string& directory) {
+  const std::string json_file = directory + "/tokenizer.json";
+  if (!Exists(json_file)) {
+    if (Exists(directory + "/vocab.json") && Exists(directory + "/merges.txt")) {
+      return ReadOlderTokenizerFiles(directory);
     }
-  } else {
     return Error{ErrorCode::kNotFound, kOperation, directory, "neither",
                  "tokenizer.json, or vocab.json and merges.txt"};
   }
-  if (exists(config_file)) {
-    SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(config_file, limit));
-    std::vector<AddedToken> configured = files.added;
-    SEGUE_RETURN_IF_ERROR(ParseTokenizerConfig(text, config_file, &configured));
-    // tokenizer.json is complete in itself; the older files leave the flags to the configuration.
-    if (!has_json) files.added = std::move(configured);
+  SEGUE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(json_file, kMaxBytes));
+  SEGUE_ASSIGN_OR_RETURN(TokenizerFiles files, ParseTokenizerJson(text, json_file));
+  // It is complete in itself; the configuration beside it must only not ask for anything else.
+  const std::string config_file = directory + "/tokenizer_config.json";
+  if (Exists(config_file)) {
+    std::vector<AddedToken> configured;
+    SEGUE_ASSIGN_OR_RETURN(const std::string config, ReadTextFile(config_file, kMaxBytes));
+    SEGUE_RETURN_IF_ERROR(ParseTokenizerConfig(config, config_file, &configured));
   }
   return files;
 }

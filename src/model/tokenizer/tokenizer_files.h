@@ -40,6 +40,10 @@ Status ParseTokenizerConfig(std::string_view text, const std::string& file,
 // added_tokens.json: {"<|im_end|>": 151645, ...}.
 Result<std::vector<AddedToken>> ParseAddedTokens(std::string_view text, const std::string& file);
 
+// vocab.json, merges.txt and the added tokens beside them, whether or not there is a
+// tokenizer.json. kNotFound when either of the two is absent.
+Result<TokenizerFiles> ReadOlderTokenizerFiles(const std::string& directory);
+
 // tokenizer.json where the directory has one, the older files otherwise.
 Result<TokenizerFiles> ReadTokenizerFiles(const std::string& directory);
 

@@ -12,8 +12,6 @@ namespace segue::model {
 namespace {
 
 constexpr const char* kOperation = "open checkpoint";
-// Configurations take a few kilobytes.
-constexpr int64_t kMaxConfigBytes = int64_t{4} << 20;
 
 template <typename Config>
 Status ReadConfig(const std::string& path,

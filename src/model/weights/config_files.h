@@ -6,6 +6,7 @@
 // back has passed its Validate(). Errors name file and field.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,9 @@
 #include "segue/status.h"
 
 namespace segue::model {
+
+// Configurations take a few kilobytes.
+inline constexpr int64_t kMaxConfigBytes = int64_t{4} << 20;
 
 // Class names of model_index.json's components.
 struct PipelineClasses {

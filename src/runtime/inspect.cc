@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "device/device.h"
+#include "model/memory_plan.h"
+#include "model/tokenizer/tokenizer.h"
+#include "model/weights/checkpoint.h"
+#include "runtime/checkpoint_networks.h"
+#include "runtime/settings.h"
+#include "segue/checkpoint.h"
+
+namespace segue {
+namespace {
+
+ComponentSummary Summarise(const std::string& name, const std::string& class_name,
+                           const model::TensorTable& table, const std::set<std::string>& unused) {
+  ComponentSummary summary;
+  summary.name = name;
+  summary.class_name = class_name;
+  summary.parameters = table.total_parameters();
+  summary.bytes = table.total_bytes();
+  summary.unused_tensors = static_cast<int64_t>(unused.size());
+  const auto relative = [&name](const model::TensorFile& file) {
+    return name + "/" + std::filesystem::path(file.path()).filename().string();
+  };
+  for (const auto& file : table.files()) summary.files.push_back(relative(*file));
+  for (const model::TensorTable::Item& item : table.items()) {
+    TensorSummary tensor = {item.entry->name, item.entry->dtype_name, {}, relative(*item.file)};
+    for (int axis = 0; axis < item.entry->shape.rank(); ++axis) {
+      tensor.shape.push_back(item.entry->shape[axis]);
+    }
+    summary.tensors.push_back(std::move(tensor));
+  }
+  return summary;
+}
+
+// A component without weights: its files only.
+ComponentSummary SummariseFiles(const std::string& directory, const std::string& name,
+                                const std::string& class_name) {
+  ComponentSummary summary;
+  summary.name = name;
+  summary.class_name = class_name;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(directory + "/" + name, error), end;
+       !error && file != end; file.increment(error)) {
+    summary.files.push_back(name + "/" + file->path().filename().string());
+  }
+  std::sort(summary.files.begin(), summary.files.end());
+  return summary;
+}
+
+// Bytes of the weights that a run reads. The rest of the files stays on disk.
+int64_t UsedBytes(const model::TensorTable& table, const std::set<std::string>& unused) {
+  int64_t bytes = table.total_bytes();
+  for (const std::string& name : unused) bytes -= table.Find(name)->bytes;
+  return bytes;
+}
+
+Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize size,
+                            int64_t weights) {
+  // The checks a request of this size would pass through, with the same errors.
+  Request request;
+  if (size.width != 0 || size.height != 0) {
+    request.width = size.width;
+    request.height = size.height;
+  }
+  SEGUE_ASSIGN_OR_RETURN(const runtime::Settings settings,
+                         runtime::ResolveSettings(request, checkpoint.defaults(),
+                                                  checkpoint.dit_config().in_channels));
+  MemoryPlan plan;
+  plan.width = settings.width;
+  plan.height = settings.height;
+  plan.sequences = settings.sequences();
+  plan.text_rows = model::kDefaultMaxSequenceLength;
+  const model::ActivationPlan activations =
+      model::PlanActivations(runtime::ConfigOf(checkpoint), 1,
+                             {.grid_height = settings.grid_height(),
+                              .grid_width = settings.grid_width(),
+                              .sequences = plan.sequences,
+                              .text_rows = plan.text_rows,
+                              .dropped = model::kTemplatePrefixIds});
+  plan.weights = weights;
+  plan.text_encoder_activations = activations.text_encoder;
+  plan.transformer_activations = activations.transformer;
+  plan.vae_activations = activations.vae;
+  plan.peak = weights + activations.peak();
+  plan.available = HostInfo().free_bytes;
+  // An unknown amount does not speak against it.
+  plan.fits = plan.available == 0 || plan.peak <= plan.available;
+  return plan;
+}
+
+}  // namespace
+
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
+                                            const std::vector<PictureSize>& sizes) {
+  SEGUE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::Open(directory));
+  SEGUE_ASSIGN_OR_RETURN(runtime::UnusedTensors unused, runtime::CheckNetworks(checkpoint));
+  CheckpointSummary summary;
+  summary.directory = directory;
+  const model::PipelineClasses& classes = checkpoint.classes();
+  summary.components = {Summarise("transformer", classes.transformer, checkpoint.transformer(),
+                                  unused["transformer"]),
+                        Summarise("text_encoder", classes.text_encoder, checkpoint.text_encoder(),
+                                  unused["text_encoder"]),
+                        Summarise("vae", classes.vae, checkpoint.vae(), unused["vae"]),
+                        SummariseFiles(directory, "tokenizer", classes.tokenizer),
+                        SummariseFiles(directory, "scheduler", classes.scheduler)};
+  const int64_t weights = UsedBytes(checkpoint.transformer(), unused["transformer"]) +
+                          UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]) +
+                          UsedBytes(checkpoint.vae(), unused["vae"]);
+  std::vector<PictureSize> planned = sizes;
+  if (planned.empty()) planned.push_back({});
+  for (const PictureSize& size : planned) {
+    // {0, 0} stands for the default only when no size was asked for.
+    if (!sizes.empty() && size.width == 0 && size.height == 0) {
+      return Error{ErrorCode::kInvalidArgument, "inspect checkpoint", "size", "0x0",
+                   "positive multiples of 16"};
+    }
+    SEGUE_ASSIGN_OR_RETURN(MemoryPlan plan, PlanSize(checkpoint, size, weights));
+    summary.plans.push_back(plan);
+  }
+  return summary;
+}
+
+}  // namespace segue

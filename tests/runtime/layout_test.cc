@@ -1,0 +1,100 @@
+// The real checkpoint's layout, written by tools/make_layout as sparse files: 20 billion parameters
+// whose headers are real and whose values are holes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "model/qwen_image.h"
+#include "model/weights/checkpoint.h"
+#include "segue/checkpoint.h"
+#include "segue/engine.h"
+#include "weights/files.h"
+
+namespace segue {
+namespace {
+
+class Layout : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    parent_ = std::make_unique<segue::testing::TempDirectory>();
+    const std::string root = SEGUE_SOURCE_DIR;
+    const std::string command = "python3 '" + root + "/tools/make_layout' '" + Directory() +
+                                "' --tokenizer '" + root + "/tests/goldens/tiny/model/tokenizer'";
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  }
+  static void TearDownTestSuite() { parent_.reset(); }
+  static std::string Directory() { return *parent_ / "layout"; }
+
+  static std::unique_ptr<segue::testing::TempDirectory> parent_;
+};
+
+std::unique_ptr<segue::testing::TempDirectory> Layout::parent_;
+
+TEST_F(Layout, HasThePublishedCounts) {
+  const auto checkpoint = model::Checkpoint::Open(Directory());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
+  EXPECT_EQ(checkpoint->transformer().items().size(), 1933u);
+  EXPECT_EQ(checkpoint->transformer().files().size(), 9u);
+  EXPECT_EQ(checkpoint->transformer().total_parameters(), 20'430'401'088);
+  EXPECT_EQ(checkpoint->transformer().total_bytes(), 40'860'802'176);
+  EXPECT_EQ(checkpoint->text_encoder().items().size(), 729u);
+  EXPECT_EQ(checkpoint->text_encoder().files().size(), 4u);
+  EXPECT_EQ(checkpoint->text_encoder().total_parameters(), 8'292'166'656);
+  EXPECT_EQ(checkpoint->vae().items().size(), 194u);
+  EXPECT_EQ(checkpoint->vae().total_parameters(), 126'892'531);
+  EXPECT_EQ(checkpoint->text_prefix(), "model.");
+  EXPECT_EQ(checkpoint->flow_match_config().max_image_seq_len, 8192);
+}
+
+TEST_F(Layout, Loads) {
+  const auto checkpoint = model::Checkpoint::Open(Directory());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
+  const comm::SingleRank communicator;
+  const auto model = model::QwenImage::Load(*checkpoint, communicator);
+  ASSERT_TRUE(model.ok()) << model.error().Message();
+  EXPECT_EQ((*model)->config().dit.hidden(), 3072);
+}
+
+TEST_F(Layout, IsInspectedAndPlanned) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto summary = InspectCheckpoint(Directory(), {{1024, 1024}, {1664, 928}});
+  ASSERT_TRUE(summary.ok()) << summary.error().Message();
+  // Headers only: some milliseconds, and far from the minutes that 58 GB would take.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  // The vision tower (390 tensors) and the output head.
+  EXPECT_EQ(summary->components[1].unused_tensors, 391);
+  const MemoryPlan& plan = summary->plans[0];
+  // 40.86 GB of transformer, 14.14 GB of the encoder's language part, 0.15 GB of decoder.
+  EXPECT_NEAR(static_cast<double>(plan.weights), 55.15e9, 0.05e9);
+  EXPECT_GT(plan.transformer_activations, int64_t{100} << 20);
+  EXPECT_GT(plan.peak, plan.weights);
+  EXPECT_EQ(plan.sequences, 2);
+  EXPECT_GT(summary->plans[1].transformer_activations, plan.transformer_activations);
+}
+
+TEST_F(Layout, IsVerified) {
+  const auto report = VerifyCheckpoint(Directory());
+  ASSERT_TRUE(report.ok()) << report.error().Message();
+  EXPECT_TRUE(report->problems.empty()) << ::testing::PrintToString(report->problems);
+}
+
+TEST_F(Layout, IsRefusedWhereItDoesNotFit) {
+  if (HostInfo().free_bytes == 0 || HostInfo().free_bytes > (int64_t{64} << 30)) {
+    GTEST_SKIP() << "this machine has room for it";
+  }
+  EngineOptions options;
+  options.model_directory = Directory();
+  options.threads = 1;
+  const auto engine = Engine::Load(options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kOutOfMemory);
+}
+
+}  // namespace
+}  // namespace segue
