@@ -107,6 +107,7 @@ class Engine::Impl {
 
   Status CheckMemory(const runtime::RequestState& state) const {
     std::vector<const runtime::RequestState*> others;
+    others.reserve(running_.size());
     for (const auto& [id, running] : running_) others.push_back(running.get());
     return runtime::CheckRequestMemory(model_->config(), state, others, HostInfo());
   }
@@ -127,6 +128,7 @@ class Engine::Impl {
     StepReport report;
     if (running_.empty()) return report;
     std::vector<runtime::RequestState*> requests;
+    requests.reserve(running_.size());
     for (const auto& [id, request] : running_) requests.push_back(request.get());
 
     const auto start = std::chrono::steady_clock::now();

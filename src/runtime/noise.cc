@@ -36,7 +36,7 @@ double Log(double x) {
 // cos and sin of 2 pi turns, turns in [0, 1): a quarter turn is taken off exactly, the rest is at
 // most pi/4, where the Taylor series up to x^17 leave less than 1e-17.
 std::pair<double, double> CosSin(double turns) {
-  const int quarter = static_cast<int>(turns * 4 + 0.5);
+  const int quarter = (static_cast<int>(turns * 8) + 1) / 2;  // the nearest one
   const double x = (turns - quarter * 0.25) * kTwoPi;
   const double x2 = x * x;
   double sine = 1;
