@@ -143,14 +143,17 @@ class Generation {
     const std::string& path = paths_[static_cast<size_t>(index)];
     SEGUE_ASSIGN_OR_RETURN(const std::vector<uint8_t> file,
                            EncodePng(picture.image, SettingsAsText(job_.facts, picture)));
-    Written written{.path = path, .width = picture.image.width, .height = picture.image.height};
+    Written written{.width = picture.image.width, .height = picture.image.height};
     if (!job_.dump_directory.empty()) {
       written.stages_path = StagesPath(job_, seed);
       SEGUE_RETURN_IF_ERROR(WriteStages(written.stages_path, picture.stages));
     }
-    SEGUE_RETURN_IF_ERROR(WriteWholeFile(path, file, job_.existing));
+    SEGUE_ASSIGN_OR_RETURN(written.path, WriteWholeFile(path, file, job_.existing));
+    if (written.path != path) {
+      picture.warnings.push_back(path + " exists by now, so the picture is " + written.path);
+    }
     Report(picture);
-    if (!job_.json) SEGUE_RETURN_IF_ERROR(Print(path + "\n"));
+    if (!job_.json) SEGUE_RETURN_IF_ERROR(Print(written.path + "\n"));
     picture.image.rgb = {};
     picture.stages = {};
     written.picture = std::move(picture);
@@ -164,9 +167,9 @@ class Generation {
       std::fprintf(stderr, "segue generate: warning: %s\n", OneLine(warning).c_str());
     }
     if (job_.quiet) return;
-    std::fprintf(stderr, "load %.3g s, encode %.3g s, denoise %.3g s, decode %.3g s\n",
-                 job_.facts.load_s, picture.times.encode_s, picture.times.denoise_s,
-                 picture.times.decode_s);
+    if (written_.empty()) std::fprintf(stderr, "load %.3g s, ", job_.facts.load_s);
+    std::fprintf(stderr, "encode %.3g s, denoise %.3g s, decode %.3g s\n", picture.times.encode_s,
+                 picture.times.denoise_s, picture.times.decode_s);
   }
 
   int Interrupted(int signal) const {

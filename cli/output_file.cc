@@ -151,16 +151,20 @@ Status CheckWritable(const std::string& path, int64_t bytes, Existing existing) 
   return {};
 }
 
-Status WriteWholeFile(const std::string& path, const std::vector<uint8_t>& bytes,
-                      Existing existing) {
+Result<std::string> WriteWholeFile(const std::string& path, const std::vector<uint8_t>& bytes,
+                                   Existing existing) {
   TemporaryFile file(path);
   if (file.error() != 0) return IoError("write into", DirectoryOf(path), file.error());
   const RemoveOnInterrupt guard(file.path());
   if (const int error = file.Write(bytes); error != 0) return IoError("write", path, error);
-  const int error = file.Rename(path, existing);
-  if (error == EEXIST) return Taken(path);
-  if (error != 0) return IoError("write", path, error);
-  return {};
+  std::string name = path;
+  int error = file.Rename(name, existing);
+  while (error == EEXIST) {
+    name = FirstFreeName(path);
+    error = file.Rename(name, existing);
+  }
+  if (error != 0) return IoError("write", name, error);
+  return name;
 }
 
 Status OutputPattern::Check() const {

@@ -18,9 +18,10 @@ Status CheckWritable(const std::string& path, int64_t bytes, Existing existing);
 
 // Writes a file under a temporary name in the same directory, flushes it to the disk and gives it
 // its name in one atomic step. When anything fails (a full disk, say) nothing is left behind. With
-// kRefuse a file that has appeared under the name since CheckWritable is an error, not a loss.
-Status WriteWholeFile(const std::string& path, const std::vector<uint8_t>& bytes,
-                      Existing existing);
+// kRefuse, if another file has appeared under the name since CheckWritable, neither is lost: the
+// new one gets the first free name. Returns the name.
+Result<std::string> WriteWholeFile(const std::string& path, const std::vector<uint8_t>& bytes,
+                                   Existing existing);
 
 // The pictures' file names. A pattern may hold {seed} and {index} (1 for the first picture).
 // Without either, several pictures are numbered: a.png becomes a-1.png, a-2.png, ...

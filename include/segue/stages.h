@@ -14,9 +14,10 @@ namespace segue {
 // system refuses.
 Status WriteStages(const std::string& path, const std::vector<StageTensor>& stages);
 
-// The initial noise in a safetensors file: its tensor "latents" or, if it has one tensor only,
-// that one; any float dtype, [rows, channels] or [1, rows, channels]. Errors: an unsound file,
-// no such tensor (the names there are listed), integers, another rank, a non-finite value.
+// The initial noise in a safetensors file: its tensor "latents", else "noise" (as stages that were
+// written name it), else the only tensor of the file; any float dtype, [rows, channels] or
+// [1, rows, channels]. Errors: an unsound file, no such tensor (the names there are listed),
+// integers, another rank, a non-finite value.
 Result<StageTensor> ReadLatents(const std::string& path);
 
 }  // namespace segue

@@ -10,7 +10,7 @@ namespace segue {
 namespace {
 
 constexpr char kRead[] = "read latents";
-constexpr char kLatents[] = "latents";
+constexpr const char* kNames[] = {"latents", "noise"};  // the first that is there is meant
 
 Error LatentsError(ErrorCode code, std::string argument, std::string got, std::string wanted) {
   return {.code = code,
@@ -22,7 +22,9 @@ Error LatentsError(ErrorCode code, std::string argument, std::string got, std::s
 
 // The tensor that is meant, or an error that lists what is there.
 Result<const model::TensorEntry*> FindLatents(const model::TensorFile& file) {
-  if (const model::TensorEntry* entry = file.Find(kLatents); entry != nullptr) return entry;
+  for (const char* name : kNames) {
+    if (const model::TensorEntry* entry = file.Find(name); entry != nullptr) return entry;
+  }
   if (file.entries().size() == 1) return &file.entries().front();
   std::string names;
   for (const model::TensorEntry& entry : file.entries()) {
@@ -34,7 +36,7 @@ Result<const model::TensorEntry*> FindLatents(const model::TensorFile& file) {
   }
   return LatentsError(ErrorCode::kNotFound, file.path(),
                       names.empty() ? "no tensor" : "tensors " + names,
-                      std::string("one tensor, or one named ") + kLatents);
+                      "one tensor, or one named latents or noise");
 }
 
 // The shape without a leading 1, if it is [rows, channels] then.

@@ -184,8 +184,9 @@ class StagesTest : public CompareTest {};
 TEST_F(StagesTest, LatentsComeBack) {
   const std::vector<float> values = {1, -2, 3.5F, 4, 5, 6};
   const std::string named = Tensors("named", {{"other", {1}, {0}}, {"latents", {1, 3, 2}, values}});
-  const std::string only = Tensors("only", {{"noise", {3, 2}, values}});
-  for (const std::string& path : {named, only}) {
+  const std::string dump = Tensors("dump", {{"x", {1, 1}, {0}}, {"noise", {3, 2}, values}});
+  const std::string only = Tensors("only", {{"z", {3, 2}, values}});
+  for (const std::string& path : {named, dump, only}) {
     const Result<StageTensor> latents = ReadLatents(path);
     ASSERT_TRUE(latents.ok()) << latents.error().Message();
     EXPECT_EQ(latents->shape, (std::vector<int64_t>{3, 2}));

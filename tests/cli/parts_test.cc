@@ -1,9 +1,14 @@
-#include "cli/progress.h"
-
+// The parts of the command line that need no child process.
 #include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
 
 #include "cli/console.h"
 #include "cli/output_file.h"
+#include "cli/process.h"
+#include "cli/progress.h"
 #include "cli/table.h"
 
 namespace segue::cli {
@@ -67,6 +72,33 @@ TEST(OutputPattern, PlaceholdersAndNumbers) {
   for (const char* bad : {"", "a", ".png", "d/.png", "a.png/", "a.PNG", "{x}.png", "{seed.png"}) {
     EXPECT_FALSE((OutputPattern{.text = bad}).Check().ok()) << bad;
   }
+}
+
+// A file that appears between the check and the end of the work: neither is lost.
+TEST(OutputFile, ANameTakenMeanwhileIsEvaded) {
+  const ScratchDirectory directory;
+  const std::string path = directory.File("a.png");
+  ASSERT_TRUE(CheckWritable(path, 1, Existing::kRefuse).ok());
+  WriteText(path, "another's");
+  const Result<std::string> name = WriteWholeFile(path, {'m', 'i', 'n', 'e'}, Existing::kRefuse);
+  ASSERT_TRUE(name.ok()) << name.error().Message();
+  EXPECT_EQ(*name, directory.File("a-1.png"));
+  EXPECT_EQ(ReadText(*name), "mine");
+  EXPECT_EQ(ReadText(path), "another's");
+  EXPECT_EQ(*WriteWholeFile(path, {'n', 'e', 'w'}, Existing::kReplace), path);
+  EXPECT_EQ(ReadText(path), "new");
+  EXPECT_EQ(directory.Names(), (std::vector<std::string>{"a-1.png", "a.png"}));
+}
+
+TEST(OutputFile, AFullFileSystemIsSeenBeforeComputing) {
+  const ScratchDirectory directory;
+  const Status status = CheckWritable(directory.File("a.png"), std::numeric_limits<int64_t>::max(),
+                                      Existing::kRefuse);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kIo);
+  EXPECT_NE(status.error().got.find(" free"), std::string::npos);
+  EXPECT_EQ(status.error().wanted, "8.0 EiB");
+  EXPECT_EQ(directory.Names(), std::vector<std::string>{});
 }
 
 }  // namespace
