@@ -2,6 +2,7 @@
 #include <array>
 #include <cctype>
 #include <limits>
+#include <tuple>
 
 #include "model/weights/json.h"
 #include "model/weights/tensor_file.h"
@@ -233,11 +234,11 @@ Result<TensorHeader> ParseTensorHeader(Span<const uint8_t> file, const std::stri
     SEGUE_ASSIGN_OR_RETURN(TensorEntry entry, ReadEntry(name, value, path));
     header.entries.push_back(std::move(entry));
   }
-  // By end as well, so that an empty tensor comes before the one that begins where it does.
-  std::stable_sort(header.entries.begin(), header.entries.end(),
-                   [](const TensorEntry& a, const TensorEntry& b) {
-                     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
-                   });
+  // By size as well, so that an empty tensor comes before the one that begins where it does.
+  std::sort(header.entries.begin(), header.entries.end(),
+            [](const TensorEntry& a, const TensorEntry& b) {
+              return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+            });
   const uint64_t header_end = kLengthBytes + header_bytes;
   SEGUE_RETURN_IF_ERROR(CheckTiling(header.entries, static_cast<int64_t>(text.size() - header_end),
                                     header_end, path));
