@@ -31,8 +31,11 @@ Plan MakePlan(const Options& options, Span<const Sequence> sequences, int64_t qu
 
   std::vector<int32_t> order(sequences.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&plan](int32_t a, int32_t b) { return plan.rows[a].key > plan.rows[b].key; });
+  std::sort(order.begin(), order.end(), [&plan](int32_t a, int32_t b) {
+    const int64_t a_keys = plan.rows[a].key;
+    const int64_t b_keys = plan.rows[b].key;
+    return a_keys != b_keys ? a_keys > b_keys : a < b;
+  });
   plan.tiles.reserve(tiles);
   for (const int32_t sequence : order) {
     const int64_t rows = plan.rows[sequence].query;

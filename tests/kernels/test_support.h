@@ -62,7 +62,8 @@ inline Weight RandomWeight(DType dtype, Shape shape, uint32_t seed) {
 
 // Bit for bit, so that NaN equals the same NaN and 0 differs from -0.
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace segue::kernels
