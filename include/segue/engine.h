@@ -14,7 +14,8 @@ namespace segue {
 struct EngineOptions {
   std::string model_directory;  // a checkpoint in diffusers' QwenImagePipeline layout
   int threads = 0;              // CPU threads; 0: one per core
-  // Round to bfloat16 where the bfloat16 reference does, instead of computing in float32.
+  // Round to bfloat16 where the bfloat16 reference does, instead of computing in float32. Weights
+  // are used as stored: the comparison means most for a checkpoint whose weights are bfloat16.
   bool bf16_rounding = false;
   bool reference_kernels = false;  // run only the plain reference implementations
 };

@@ -6,6 +6,7 @@
 #include "kernels/euler_step.h"
 #include "kernels/guidance.h"
 #include "model/memory_plan.h"
+#include "runtime/exceptions.h"
 #include "runtime/pipeline.h"
 
 namespace segue::runtime {
@@ -70,7 +71,8 @@ Status Pipeline::Denoise(Span<RequestState* const> requests) {
                                     ? velocity.Rows(batch_->image_begin(sequence + 1), rows)
                                     : MatrixView{};
     sequence += request->blocks.text.size();
-    request->status = FinishStep(*request, prompt, negative);
+    request->status =
+        WithoutExceptions("denoise", [&] { return FinishStep(*request, prompt, negative); });
   }
   return {};
 }

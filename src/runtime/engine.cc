@@ -10,6 +10,7 @@
 #include "device/thread_pool.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
+#include "runtime/exceptions.h"
 #include "runtime/memory_check.h"
 #include "runtime/pipeline.h"
 #include "runtime/settings.h"
@@ -68,6 +69,7 @@ std::string TruncationWarning(const char* which, const model::PromptIds& prompt)
 
 class Engine::Impl {
  public:
+  static Result<std::unique_ptr<Impl>> Load(const EngineOptions& options);
   Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads)
       : checkpoint_(std::move(checkpoint)), tokenizer_(std::move(tokenizer)), pool_(threads) {}
 
@@ -139,7 +141,10 @@ class Engine::Impl {
       request->times.denoise_s += seconds;
       if (request->status.ok()) {
         report.advanced.push_back({request->id, request->step, request->schedule.steps(), seconds});
-        if (request->done()) request->status = pipeline_->Decode(*request);
+        if (request->done()) {
+          request->status =
+              runtime::WithoutExceptions("decode", [&] { return pipeline_->Decode(*request); });
+        }
       }
       if (request->status.ok() && !request->done()) continue;
       report.finished.push_back(request->id);
@@ -183,13 +188,13 @@ class Engine::Impl {
   // A forward of all together; if that fails as a whole, of each alone, so that a request that
   // cannot run takes none of the others with it. The bytes are the same either way.
   void DenoiseAll(const std::vector<runtime::RequestState*>& requests) {
-    const Status together = pipeline_->Denoise(requests);
+    const auto denoise = [this](Span<runtime::RequestState* const> some) {
+      return runtime::WithoutExceptions("denoise", [&] { return pipeline_->Denoise(some); });
+    };
+    const Status together = denoise(requests);
     if (together.ok()) return;
     for (runtime::RequestState* request : requests) {
-      const Status alone =
-          requests.size() == 1
-              ? together
-              : pipeline_->Denoise(Span<runtime::RequestState* const>(&request, 1));
+      const Status alone = requests.size() == 1 ? together : denoise({&request, 1});
       if (!alone.ok()) request->status = alone;
     }
   }
@@ -239,6 +244,12 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
+  auto impl = runtime::WithoutExceptions("load model", [&] { return Impl::Load(options); });
+  if (!impl.ok()) return std::move(impl).error();
+  return std::unique_ptr<Engine>(new Engine(std::move(*impl)));
+}
+
+Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& options) {
   SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
   SEGUE_ASSIGN_OR_RETURN(model::Checkpoint checkpoint,
                          model::Checkpoint::Open(options.model_directory));
@@ -255,18 +266,26 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
   }
   auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads);
   SEGUE_RETURN_IF_ERROR(impl->LoadModel(options));
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  return impl;
 }
 
 const ModelDefaults& Engine::defaults() const { return impl_->defaults(); }
 
 Status Engine::Validate(const Request& request) const {
-  SEGUE_ASSIGN_OR_RETURN(const auto state, impl_->Prepare(request));
-  return impl_->CheckMemory(*state);
+  return runtime::WithoutExceptions("check request", [&]() -> Status {
+    SEGUE_ASSIGN_OR_RETURN(const auto state, impl_->Prepare(request));
+    return impl_->CheckMemory(*state);
+  });
 }
 
-Result<RequestId> Engine::Submit(const Request& request) { return impl_->Submit(request); }
-Result<StepReport> Engine::Step() { return impl_->Step(); }
+Result<RequestId> Engine::Submit(const Request& request) {
+  return runtime::WithoutExceptions("submit request", [&] { return impl_->Submit(request); });
+}
+
+Result<StepReport> Engine::Step() {
+  return runtime::WithoutExceptions("step", [&] { return impl_->Step(); });
+}
+
 Result<Picture> Engine::Take(RequestId id) { return impl_->Take(id); }
 Status Engine::Cancel(RequestId id) { return impl_->Cancel(id); }
 
