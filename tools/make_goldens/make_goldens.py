@@ -35,6 +35,8 @@ def main():
         checkpoint = arguments.out / "tiny/model"
         if not arguments.keep_tiny_checkpoint:
             tiny_checkpoint.write(checkpoint)
+        nested = arguments.out / "tiny/nested_text_config.json"
+        tiny_checkpoint.write_nested_config(checkpoint, nested)
         cases.write_tiny(checkpoint, arguments.out / "tiny")
     if arguments.what in ("emoji", "all"):
         cases.write_emoji(arguments.emoji, arguments.out / "emoji")

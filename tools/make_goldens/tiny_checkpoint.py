@@ -270,6 +270,11 @@ def cast(state, dtype, keep_float32):
     return {n: t.float() if keep_float32(n) else t.to(dtype) for n, t in state.items()}
 
 
+def write_nested_config(checkpoint, path):
+    """The text encoder's configuration as transformers 5 itself saves it."""
+    Qwen2_5_VLConfig.from_pretrained(Path(checkpoint) / "text_encoder").to_json_file(path)
+
+
 def write(folder):
     """Writes the whole checkpoint to `folder`, which is replaced."""
     folder = Path(folder)
