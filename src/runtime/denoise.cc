@@ -41,7 +41,19 @@ Status Pipeline::PrepareBatch(Span<RequestState* const> requests) {
   return {};
 }
 
-Status Pipeline::Denoise(Span<RequestState* const> requests) {
+void Pipeline::Denoise(Span<RequestState* const> requests) {
+  const auto run = [this](Span<RequestState* const> some) {
+    return WithoutExceptions("denoise", [&] { return DenoiseTogether(some); });
+  };
+  const Status together = run(requests);
+  if (together.ok()) return;
+  for (RequestState* request : requests) {
+    const Status alone = requests.size() == 1 ? together : run({&request, 1});
+    if (!alone.ok()) request->status = alone;
+  }
+}
+
+Status Pipeline::DenoiseTogether(Span<RequestState* const> requests) {
   SEGUE_RETURN_IF_ERROR(PrepareBatch(requests));
   const model::ModelConfig& config = model_->config();
   SEGUE_RETURN_IF_ERROR(

@@ -134,7 +134,7 @@ class Engine::Impl {
     for (const auto& [id, request] : running_) requests.push_back(request.get());
 
     const auto start = std::chrono::steady_clock::now();
-    DenoiseAll(requests);
+    pipeline_->Denoise(requests);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (runtime::RequestState* request : requests) {
@@ -183,20 +183,6 @@ class Engine::Impl {
     if (prompt->truncated) state.settings.warnings.push_back(TruncationWarning(which, *prompt));
     state.prompts.push_back(std::move(*prompt));
     return {};
-  }
-
-  // A forward of all together; if that fails as a whole, of each alone, so that a request that
-  // cannot run takes none of the others with it. The bytes are the same either way.
-  void DenoiseAll(const std::vector<runtime::RequestState*>& requests) {
-    const auto denoise = [this](Span<runtime::RequestState* const> some) {
-      return runtime::WithoutExceptions("denoise", [&] { return pipeline_->Denoise(some); });
-    };
-    const Status together = denoise(requests);
-    if (together.ok()) return;
-    for (runtime::RequestState* request : requests) {
-      const Status alone = requests.size() == 1 ? together : denoise({&request, 1});
-      if (!alone.ok()) request->status = alone;
-    }
   }
 
   void Finish(RequestId id) {

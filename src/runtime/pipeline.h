@@ -28,10 +28,11 @@ class Pipeline {
   // that is not finite.
   Status Encode(RequestState& request);
 
-  // One step of every request. An error is of the whole forward (memory, say) and leaves the
-  // requests as they were; a request whose own values go wrong gets it as its status. Precondition:
-  // at least one request, none done.
-  Status Denoise(Span<RequestState* const> requests);
+  // One step of every request, all in one packed forward. A request whose step fails has the error
+  // as its status and is otherwise as it was before the step; the others have advanced. When the
+  // forward of all fails as a whole (no memory for it, say), each is run alone: the bytes are the
+  // same. Precondition: at least one request, none done, every status ok.
+  void Denoise(Span<RequestState* const> requests);
 
   // The picture of a request that is done. Errors: no memory, a sample that is not finite.
   Status Decode(RequestState& request);
@@ -39,6 +40,8 @@ class Pipeline {
  private:
   Status Reserve(int64_t bytes);
   Status SetInitialLatents(RequestState& request);
+  // An error is of the whole forward and leaves the requests as they were.
+  Status DenoiseTogether(Span<RequestState* const> requests);
   Status PrepareBatch(Span<RequestState* const> requests);
   Status FinishStep(RequestState& request, const MatrixView& prompt_velocity,
                     const MatrixView& negative_velocity);

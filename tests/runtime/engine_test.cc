@@ -218,6 +218,26 @@ TEST(Engine, DefaultsAreUsedAndEchoed) {
   EXPECT_TRUE(picture->stages.empty());
 }
 
+TEST(Engine, KernelsAreCountedARequest) {
+  const auto engine = LoadTiny();
+  ASSERT_NE(engine, nullptr);
+  const Request request = MakeRequest("a cat", 32, 32, 2, 1);
+  const auto first = engine->Generate(request);
+  const auto second = engine->Generate(request);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_EQ(first->kernels.size(), second->kernels.size());
+  for (size_t i = 0; i < first->kernels.size(); ++i) {
+    EXPECT_EQ(first->kernels[i].op, second->kernels[i].op);
+    EXPECT_EQ(first->kernels[i].calls, second->kernels[i].calls) << first->kernels[i].op;
+  }
+  const auto plain =
+      Engine::Load({.model_directory = TinyModel(), .threads = 1, .reference_kernels = true});
+  ASSERT_TRUE(plain.ok());
+  const auto reference = (*plain)->Generate(request);
+  ASSERT_TRUE(reference.ok());
+  for (const KernelUse& use : reference->kernels) EXPECT_EQ(use.kernel, "ref") << use.op;
+}
+
 TEST(Engine, ProgressCountsStepsAndFalseCancels) {
   const auto engine = LoadTiny();
   ASSERT_NE(engine, nullptr);

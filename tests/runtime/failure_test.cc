@@ -54,7 +54,7 @@ class PipelineTest : public testing::Test {
         memory_);
   }
 
-  RequestState MakeState() const {
+  RequestState MakeState(RequestId id = 1) const {
     Request request;
     // Large enough that each stage's workspace outgrows the one before it.
     request.width = 160;
@@ -62,7 +62,7 @@ class PipelineTest : public testing::Test {
     request.steps = 2;
     request.guidance = 2.0;
     RequestState state;
-    state.id = 1;
+    state.id = id;
     state.settings =
         *ResolveSettings(request, checkpoint_->defaults(), checkpoint_->dit_config().in_channels);
     state.schedule = *MakeNoiseSchedule(checkpoint_->flow_match_config(), 2, 100);
@@ -76,7 +76,8 @@ class PipelineTest : public testing::Test {
     if (state.times.encode_s == 0) SEGUE_RETURN_IF_ERROR(pipeline_->Encode(state));
     RequestState* request = &state;
     while (!state.done()) {
-      SEGUE_RETURN_IF_ERROR(pipeline_->Denoise(Span<RequestState* const>(&request, 1)));
+      state.status = {};
+      pipeline_->Denoise({&request, 1});
       SEGUE_RETURN_IF_ERROR(state.status);
     }
     return pipeline_->Decode(state);
@@ -109,6 +110,38 @@ TEST_F(PipelineTest, EveryAllocationMayFail) {
     ASSERT_TRUE(again.ok()) << k << ": " << again.error().Message();
     EXPECT_EQ(state.image.rgb, good.image.rgb);
   }
+}
+
+TEST_F(PipelineTest, WhatDoesNotFitTogetherRunsAlone) {
+  RequestState alone = MakeState();
+  ASSERT_TRUE(Run(alone).ok());
+  SetUp();
+  RequestState first = MakeState(1);
+  RequestState second = MakeState(2);
+  ASSERT_TRUE(pipeline_->Encode(first).ok());
+  ASSERT_TRUE(pipeline_->Encode(second).ok());
+  const std::vector<RequestState*> both = {&first, &second};
+  while (!first.done()) {
+    memory_.FailAt(memory_.allocations() + 1);  // of the first step: the forward of both
+    pipeline_->Denoise(both);
+    ASSERT_TRUE(first.status.ok() && second.status.ok());
+  }
+  EXPECT_TRUE(second.done());
+  for (RequestState* request : both) {
+    ASSERT_TRUE(pipeline_->Decode(*request).ok());
+    EXPECT_EQ(request->image.rgb, alone.image.rgb);
+  }
+
+  // With memory for neither, each has its error and has not moved.
+  SetUp();
+  RequestState refused = MakeState();
+  ASSERT_TRUE(pipeline_->Encode(refused).ok());
+  RequestState* request = &refused;
+  memory_.FailAt(memory_.allocations() + 1);
+  pipeline_->Denoise({&request, 1});
+  ASSERT_FALSE(refused.status.ok());
+  EXPECT_EQ(refused.status.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(refused.step, 0);
 }
 
 // A copy of the tiny checkpoint in which one value of a tensor is infinite.
