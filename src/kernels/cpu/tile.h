@@ -18,27 +18,35 @@ namespace segue::kernels::cpu {
 SEGUE_INLINE constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // c[r][j] = (add ? c[r][j] : 0) + sum over k of a[k][r] * b[k][j], one chain of fused
-// multiply-adds a sum, in ascending k from zero.
+// multiply-adds a sum, in ascending k from zero. Unrolled by request: otherwise GCC 12 unrolls too
+// late to keep the sums out of memory before and after the loop.
 template <class Isa, int kRows, int kVectors>
 void MultiplyTile(int64_t depth, const float* a, const float* b, float* c, int64_t c_stride,
                   bool add) {
   using V = typename Isa::V;
   constexpr int kLanes = Isa::kLanes;
   V sums[kRows][kVectors];
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) sums[r][v] = Isa::Zero();
   }
   for (int64_t k = 0; k < depth; ++k) {
     V column[kVectors];
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) column[v] = Isa::Load(b + v * kLanes);
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const V row = Isa::Set(a[r]);
+#pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Isa::Fma(row, column[v], sums[r][v]);
     }
     a += kRows;
     b += kVectors * kLanes;
   }
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       float* at = c + r * c_stride + v * kLanes;
       Isa::Store(at, add ? Isa::Load(at) + sums[r][v] : sums[r][v]);
