@@ -238,24 +238,64 @@ void CopyModel(const std::string& to, const std::string& name, const Change& cha
   WriteText(to + "/" + name, change(ReadText(to + "/" + name)));
 }
 
+// A safetensors file with all data bits set: a NaN in every float type. The header's length is the
+// first 8 bytes, little-endian.
+std::string AllNan(std::string file) {
+  size_t header = 0;
+  for (size_t i = 8; i-- > 0;) header = header << 8 | static_cast<uint8_t>(file[i]);
+  std::fill(file.begin() + static_cast<std::ptrdiff_t>(8 + header), file.end(), '\xff');
+  return file;
+}
+
 // B060: weights that are not numbers never become a black picture.
 TEST(Model, NonFiniteWeightsAreAnErrorWithoutAFile) {
   for (const char* name : {"vae/diffusion_pytorch_model.safetensors",
                            "transformer/diffusion_pytorch_model-00002-of-00003.safetensors"}) {
     const ScratchDirectory directory;
-    CopyModel(directory.File("model"), name, [](std::string file) {
-      // All data bits set: a NaN in every float type. The header's length is the first 8 bytes.
-      size_t header = 0;
-      for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<uint8_t>(file[i]);
-      std::fill(file.begin() + static_cast<std::ptrdiff_t>(8 + header), file.end(), '\xff');
-      return file;
-    });
+    CopyModel(directory.File("model"), name, AllNan);
     const Outcome outcome =
         RunSegue(Generate({"--prompt", "x", "--output", "a.png"}, "model"), directory);
     EXPECT_EQ(outcome.status, 8) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     EXPECT_EQ(directory.Names(), Arguments{"model"});
   }
+}
+
+TEST(Model, InspectPlansEverySizeAskedFor) {
+  const ScratchDirectory directory;
+  const Outcome outcome =
+      RunSegue({"inspect", kTiny, "--size", "64x64", "--size", "4096x4096", "--tensors", "--json"},
+               directory);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  int64_t transformer = 0;
+  for (const nlohmann::json& component : json["components"]) {
+    if (component["name"] != "transformer") continue;
+    EXPECT_EQ(component["class"], "QwenImageTransformer2DModel");
+    EXPECT_EQ(component["tensors"].size(), component["tensor_count"]);
+    transformer = component["bytes"];
+  }
+  EXPECT_GT(transformer, 0);
+  ASSERT_EQ(json["memory"].size(), 2U);
+  EXPECT_EQ(json["memory"][0]["width"], 64);
+  EXPECT_EQ(json["memory"][0]["fits"], true);
+  EXPECT_GT(json["memory"][1]["peak"], json["memory"][0]["peak"]);
+  const Outcome plain = RunSegue({"inspect", kTiny}, directory);
+  EXPECT_NE(plain.out.find("80x48"), std::string::npos) << plain.out;
+  EXPECT_EQ(RunSegue({"inspect", "nowhere"}, directory).status, 4);
+}
+
+TEST(Model, VerifyNamesTheWeightThatIsNotFinite) {
+  const ScratchDirectory directory;
+  EXPECT_EQ(RunSegue({"verify", kTiny}, directory).status, 0);
+  CopyModel(directory.File("model"), "vae/diffusion_pytorch_model.safetensors", AllNan);
+  const Outcome outcome = RunSegue({"verify", "model"}, directory);
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("tensor \"decoder.conv_in.bias\": got 12 of 12 values not finite"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NE(outcome.out.find("unsound: "), std::string::npos);
+  EXPECT_EQ(RunSegue({"verify", "nowhere"}, directory).status, 4);
 }
 
 TEST(Model, UnsoundCheckpointsAreNamedBeforeComputing) {
