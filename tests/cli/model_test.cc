@@ -16,6 +16,9 @@ using Arguments = std::vector<std::string>;
 // The random model of the goldens; default size 80x48, 20 steps, guidance 4.
 constexpr char kTiny[] = SEGUE_SOURCE_DIR "/tests/goldens/tiny/model";
 
+// The trained model.
+constexpr char kEmoji[] = SEGUE_SOURCE_DIR "/models/emoji";
+
 Child Segue(Arguments arguments, const ScratchDirectory& directory) {
   Child child{.directory = directory.path()};
   child.command = std::move(arguments);
@@ -51,6 +54,52 @@ nlohmann::json MustRunJson(Arguments arguments, const ScratchDirectory& director
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   if (outcome.status != 0) return {};
   return nlohmann::json::parse(outcome.out)["pictures"][0];
+}
+
+// The model in the repository, as a newcomer would run it.
+TEST(Model, EmojiTakesItsDefaultsAndSaysSo) {
+  const ScratchDirectory directory;
+  const Outcome outcome = RunSegue({"generate", "--model", kEmoji, "--prompt", "red apple",
+                                    "--seed", "1", "--output", "apple.png"},
+                                   directory);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find(": 128x128, 20 steps, guidance 4, seed 1, negative prompt \" \" (the "
+                             "default, as none was given)\n"),
+            std::string::npos)
+      << outcome.err;
+  const Image image = MustDecode(directory.File("apple.png")).image;
+  ASSERT_EQ(image.width, 128);
+  ASSERT_EQ(image.height, 128);
+  // A red apple on white: the corners are white, the middle is red.
+  const auto level = [&](int x, int y, int channel) {
+    return int{image.rgb[static_cast<size_t>((y * 128 + x) * 3 + channel)]};
+  };
+  for (const auto& [x, y] : {std::pair{0, 0}, {127, 0}, {0, 127}, {127, 127}}) {
+    for (int channel = 0; channel < 3; ++channel) EXPECT_GT(level(x, y, channel), 240);
+  }
+  EXPECT_GT(level(64, 72, 0), 180);
+  EXPECT_LT(level(64, 72, 1), 110);
+  EXPECT_LT(level(64, 72, 2), 110);
+}
+
+TEST(Model, EmojiIsSound) {
+  const ScratchDirectory directory;
+  const Outcome verified = RunSegue({"verify", kEmoji}, directory);
+  EXPECT_EQ(verified.status, 0) << verified.out;
+  const Outcome inspected = RunSegue({"inspect", kEmoji}, directory);
+  EXPECT_EQ(inspected.status, 0);
+  EXPECT_NE(inspected.out.find("128x128"), std::string::npos) << inspected.out;
+}
+
+TEST(Model, EmojiMakesEverySizeItWasTrainedAt) {
+  for (const char* size : {"64x64", "96x96", "128x96"}) {
+    const ScratchDirectory directory;
+    const nlohmann::json picture = MustRunJson(
+        Generate({"--prompt", "cat face", "--size", size, "--output", "a.png"}, kEmoji), directory);
+    EXPECT_EQ(std::to_string(picture.value("width", 0)) + "x" +
+                  std::to_string(picture.value("height", 0)),
+              size);
+  }
 }
 
 // B121: fresh processes agree, and so do different numbers of threads.
