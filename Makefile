@@ -46,6 +46,7 @@ fuzz:
 
 # What another machine needs to run the binary and the GPU tests, under build/bundle.
 bundle: build
+	@tools/install_deps bundle
 	@tools/bundle
 
 clean:

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
+#include <utility>
 
 #include "attention/attention.h"
 #include "bench/openblas.h"
-#include "bench/timing.h"
 #include "device/thread_pool.h"
 
 namespace segue::bench {
@@ -16,28 +15,46 @@ namespace {
 constexpr int64_t kPeerBlock = 192;   // query rows of one library call
 constexpr int64_t kCheckedRows = 32;  // compared with the reference
 
+struct AttentionCase {
+  int64_t text = 0;
+  int64_t image = 0;
+  int32_t heads = 0;
+  int32_t head_dim = 0;
+
+  int64_t rows() const { return text + image; }
+  int64_t width() const { return int64_t{heads} * head_dim; }
+};
+
+Result<AttentionCase> ReadCase(const Case& one) {
+  AttentionCase c;
+  SEGUE_ASSIGN_OR_RETURN(c.text, one.Integer("text"));
+  SEGUE_ASSIGN_OR_RETURN(c.image, one.Integer("image"));
+  SEGUE_ASSIGN_OR_RETURN(const int64_t heads, one.Integer("heads"));
+  SEGUE_ASSIGN_OR_RETURN(const int64_t head_dim, one.Integer("head_dim"));
+  c.heads = static_cast<int32_t>(heads);
+  c.head_dim = static_cast<int32_t>(head_dim);
+  return c;
+}
+
+// The two segments' rows lie one behind the other, so that the peer can read them as one matrix;
+// ours is told of two segments.
 struct Operands {
-  int64_t width;   // heads * head_dim
+  AttentionCase c;
   int64_t stride;  // of the fused projection
   std::vector<float> qkv, out, scores, want;
   std::vector<attention::Sequence> sequences;
   attention::Params params;
 
-  explicit Operands(const AttentionShapeCase& c)
-      : width(int64_t{c.heads} * c.head_dim),
-        stride(3 * width),
-        qkv(c.rows * stride),
-        out(c.rows * width),
-        scores(kPeerBlock * c.rows),
-        want(std::min(kCheckedRows, c.rows) * width) {
+  explicit Operands(const AttentionCase& shape)
+      : c(shape),
+        stride(3 * c.width()),
+        qkv(c.rows() * stride),
+        out(c.rows() * c.width()),
+        scores(kPeerBlock * c.rows()),
+        want(std::min(kCheckedRows, c.rows()) * c.width()) {
     std::minstd_rand engine(1);
     for (float& value : qkv) value = (static_cast<float>(engine() % 2048) - 1024.0f) / 512.0f;
-    sequences = {{{{.q = {qkv.data(), stride},
-                    .k = {qkv.data() + width, stride},
-                    .v = {qkv.data() + 2 * width, stride},
-                    .o = {out.data(), width},
-                    .q_rows = c.rows,
-                    .kv_rows = c.rows}}}};
+    sequences = {{{MakeSegment(0, c.text), MakeSegment(c.text, c.image)}}};
     params = {.options = {.q_heads = c.heads,
                           .kv_heads = c.heads,
                           .head_dim = c.head_dim,
@@ -45,10 +62,25 @@ struct Operands {
               .sequences = sequences};
   }
 
-  Result<double> LargestDifference(const kernels::Context& context) {
+  attention::Segment MakeSegment(int64_t begin, int64_t rows) {
+    float* first = qkv.data() + begin * stride;
+    return {.q = {first, stride},
+            .k = {first + c.width(), stride},
+            .v = {first + 2 * c.width(), stride},
+            .o = {out.data() + begin * c.width(), c.width()},
+            .q_rows = rows,
+            .kv_rows = rows};
+  }
+
+  // The first query rows against all keys, by the reference back end.
+  Status CheckAgreement(const std::string& name, const kernels::Context& context) {
     std::vector<attention::Sequence> checked = sequences;
-    checked[0].segments[0].q_rows = static_cast<int64_t>(want.size()) / width;
-    checked[0].segments[0].o.data = want.data();
+    attention::Segment queries = checked[0].segments[0];
+    queries.q_rows = static_cast<int64_t>(want.size()) / c.width();
+    queries.kv_rows = 0;
+    queries.o = {want.data(), c.width()};
+    for (attention::Segment& segment : checked[0].segments) segment.q_rows = 0;
+    checked[0].segments.insert(checked[0].segments.begin(), queries);
     attention::Params reference = params;
     reference.sequences = checked;
     reference.backend = "ref";
@@ -57,70 +89,65 @@ struct Operands {
     for (size_t i = 0; i < want.size(); ++i) {
       difference = std::max(difference, std::abs(double{out[i]} - want[i]));
     }
-    return difference;
+    // Values up to 2, weights that sum to 1: float32 rounding of the sums stays far below.
+    if (difference <= 1e-5) return {};
+    return Error{.code = ErrorCode::kInternal,
+                 .operation = "verify attention",
+                 .argument = "case " + name,
+                 .got = "a difference of " + std::to_string(difference),
+                 .wanted = "at most 1e-5"};
   }
 
-  void MultiplyByPeer(const AttentionShapeCase& c, const OpenBlas& peer) {
+  void MultiplyByPeer(const OpenBlas& peer) {
+    const int64_t rows = c.rows();
+    const int64_t width = c.width();
     for (int64_t head = 0; head < c.heads; ++head) {
       const float* q = qkv.data() + head * c.head_dim;
-      for (int64_t row = 0; row < c.rows; row += kPeerBlock) {
-        const int64_t count = std::min(kPeerBlock, c.rows - row);
-        peer.MultiplyTransposed({count, c.rows, c.head_dim}, {q + row * stride, stride},
-                                {q + width, stride}, scores.data(), c.rows);
-        peer.Multiply({count, c.head_dim, c.rows}, {scores.data(), c.rows}, {q + 2 * width, stride},
+      for (int64_t row = 0; row < rows; row += kPeerBlock) {
+        const int64_t count = std::min(kPeerBlock, rows - row);
+        peer.MultiplyTransposed({count, rows, c.head_dim}, {q + row * stride, stride},
+                                {q + width, stride}, scores.data(), rows);
+        peer.Multiply({count, c.head_dim, rows}, {scores.data(), rows}, {q + 2 * width, stride},
                       out.data() + row * width + head * c.head_dim, width);
       }
     }
   }
 };
 
-Result<AttentionRow> BenchCase(const AttentionShapeCase& c, const AttentionOptions& options,
-                               ThreadPool& pool, const OpenBlas* peer) {
+}  // namespace
+
+Result<std::vector<Row>> BenchAttention(const Case& one, const SuiteOptions& options) {
+  SEGUE_ASSIGN_OR_RETURN(const AttentionCase c, ReadCase(one));
   Operands operands(c);
+  ThreadPool pool(options.threads);
   kernels::KernelLog log;
   kernels::Context context = {
       .stream = Stream::Cpu(pool), .log = &log, .widest_isa = options.widest_isa};
   SEGUE_RETURN_IF_ERROR(attention::Attention(operands.params, context));
-  AttentionRow row = {.name = std::to_string(c.rows) + " rows, " + std::to_string(c.heads) +
-                              " heads of " + std::to_string(c.head_dim),
-                      .backend = log.Snapshot().at("attention").front().kernel};
+  Row row{.case_name = one.name,
+          .variant = log.Snapshot().at("attention").front().kernel,
+          .mode = "hot",
+          .unit = "GFLOP/s"};
   context.log = nullptr;
-  SEGUE_ASSIGN_OR_RETURN(row.largest_difference, operands.LargestDifference(context));
+  SEGUE_RETURN_IF_ERROR(operands.CheckAgreement(one.name, context));
 
-  Status status;
-  const auto ours = [&] { status = attention::Attention(operands.params, context); };
-  std::function<void()> theirs;
-  if (peer != nullptr) theirs = [&] { operands.MultiplyByPeer(c, *peer); };
-  const Timing timing = TimePair(ours, theirs, options.rounds, options.sample_s);
-  SEGUE_RETURN_IF_ERROR(status);
-  const double gflop = 4e-9 * static_cast<double>(c.rows) * static_cast<double>(c.rows) *
-                       static_cast<double>(operands.width);
-  row.ours_ms = 1e3 * timing.ours_s;
-  row.ours_gflops = gflop / timing.ours_s;
-  if (peer != nullptr) {
-    row.peer_gflops = gflop / timing.peer_s;
-    row.ratio = row.ours_gflops / row.peer_gflops;
+  const Contender ours{.name = "segue", .version = "", .run = [&] {
+                         return attention::Attention(operands.params, context);
+                       }};
+  Contender peer{.name = "OpenBLAS", .version = "", .run = {}};
+  const Result<OpenBlas> blas = OpenBlas::Load(options.threads, options.widest_isa);
+  if (blas.ok()) {
+    peer.run = [&]() -> Status {
+      operands.MultiplyByPeer(*blas);
+      return {};
+    };
+    row.peer = blas->name() + " products, no softmax";
+    row.peer_version = blas->version();
   }
-  return row;
-}
-
-}  // namespace
-
-std::vector<AttentionShapeCase> DefaultAttentionCases() {
-  return {{4160, 4, 128}, {1024, 4, 128}, {84, 6, 32}};
-}
-
-Result<AttentionReport> BenchAttention(const AttentionOptions& options) {
-  AttentionReport report;
-  Result<OpenBlas> peer = OpenBlas::Load(options.threads, options.widest_isa);
-  report.peer = peer.ok() ? peer->description() : peer.error().Message();
-  ThreadPool pool(options.threads);
-  for (const AttentionShapeCase& c : options.cases) {
-    SEGUE_ASSIGN_OR_RETURN(AttentionRow row,
-                           BenchCase(c, options, pool, peer.ok() ? &*peer : nullptr));
-    report.rows.push_back(std::move(row));
-  }
-  return report;
+  SEGUE_ASSIGN_OR_RETURN(const Comparison comparison, Measure(ours, peer, options.measure));
+  const auto rows = static_cast<double>(c.rows());
+  SetTimes(comparison, 4.0 * rows * rows * static_cast<double>(c.width()), 1e9, &row);
+  return std::vector<Row>{std::move(row)};
 }
 
 }  // namespace segue::bench

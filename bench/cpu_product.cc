@@ -2,16 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
+#include <utility>
 
 #include "bench/openblas.h"
-#include "bench/timing.h"
 #include "device/thread_pool.h"
 #include "kernels/linear.h"
 
 namespace segue::bench {
 namespace {
+
+struct ProductCase {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  DType weights = DType::kBF16;
+};
+
+Result<ProductCase> ReadCase(const Case& one) {
+  ProductCase product;
+  SEGUE_ASSIGN_OR_RETURN(product.m, one.Integer("m"));
+  SEGUE_ASSIGN_OR_RETURN(product.n, one.Integer("n"));
+  SEGUE_ASSIGN_OR_RETURN(product.k, one.Integer("k"));
+  const std::string weights = one.Text("weights", "BF16");
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    if (weights == DTypeName(dtype)) {
+      product.weights = dtype;
+      return product;
+    }
+  }
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .operation = "read benchmark suite",
+               .argument = "case " + one.name + ": weights",
+               .got = weights,
+               .wanted = "BF16, F16 or F32"};
+}
 
 // Operands of one case; the weights twice, as stored and widened for the peer.
 struct Operands {
@@ -19,13 +44,14 @@ struct Operands {
   std::vector<uint16_t> half_weights;
   kernels::LinearParams params;
 
-  explicit Operands(const ProductShapeCase& c)
+  explicit Operands(const ProductCase& c)
       : x(c.m * c.k), wide_weights(c.n * c.k), y(c.m * c.n), peer_y(c.m * c.n) {
     std::minstd_rand engine(1);
     const auto next = [&engine] {
       return (static_cast<float>(engine() % 2048) - 1024.0f) / 1024.0f;
     };
     for (float& value : x) value = next();
+    // Multiples of 2^-10 up to 1 would need eleven bits: rounded, so that every dtype holds them.
     for (float& value : wide_weights) value = RoundToBF16(next());
     if (c.weights != DType::kF32) {
       half_weights.reserve(wide_weights.size());
@@ -43,71 +69,61 @@ struct Operands {
   }
 };
 
-double RelativeDifference(const std::vector<float>& a, const std::vector<float>& b) {
+// Both are float32 sums of the same k terms in different orders; 1e-5 of the largest result is ten
+// times what they differ by at k = 12288.
+Status CheckAgreement(const Case& one, const std::vector<float>& ours,
+                      const std::vector<float>& peer) {
   double difference = 0.0;
   double largest = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference = std::max(difference, std::abs(double{a[i]} - b[i]));
-    largest = std::max(largest, std::abs(double{b[i]}));
+  for (size_t i = 0; i < ours.size(); ++i) {
+    difference = std::max(difference, std::abs(double{ours[i]} - peer[i]));
+    largest = std::max(largest, std::abs(double{peer[i]}));
   }
-  return largest == 0.0 ? difference : difference / largest;
-}
-
-Result<ProductRow> BenchCase(const ProductShapeCase& c, const ProductOptions& options,
-                             ThreadPool& pool, const OpenBlas* peer) {
-  Operands operands(c);
-  kernels::KernelLog log;
-  kernels::Context context = {
-      .stream = Stream::Cpu(pool), .log = &log, .widest_isa = options.widest_isa};
-  SEGUE_RETURN_IF_ERROR(kernels::Linear(operands.params, context));
-  ProductRow row = {.name = std::to_string(c.m) + " x " + std::to_string(c.n) + " x " +
-                            std::to_string(c.k) + " " + DTypeName(c.weights),
-                    .kernel = log.Snapshot().at("linear").front().kernel};
-
-  context.log = nullptr;
-  Status status;
-  const auto ours = [&] { status = kernels::Linear(operands.params, context); };
-  std::function<void()> theirs;
-  if (peer != nullptr) {
-    theirs = [&] {
-      peer->MultiplyTransposed({c.m, c.n, c.k}, {operands.x.data(), c.k},
-                               {operands.wide_weights.data(), c.k}, operands.peer_y.data(), c.n);
-    };
-    theirs();
-    row.relative_difference = RelativeDifference(operands.y, operands.peer_y);
-  }
-  const Timing timing = TimePair(ours, theirs, options.rounds, options.sample_s);
-  SEGUE_RETURN_IF_ERROR(status);
-  const double gflop =
-      2e-9 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
-  row.ours_ms = 1e3 * timing.ours_s;
-  row.ours_gflops = gflop / timing.ours_s;
-  if (peer != nullptr) {
-    row.peer_gflops = gflop / timing.peer_s;
-    row.ratio = row.ours_gflops / row.peer_gflops;
-  }
-  return row;
+  if (difference <= 1e-5 * largest) return {};
+  return Error{.code = ErrorCode::kInternal,
+               .operation = "verify product",
+               .argument = "case " + one.name,
+               .got = "a difference of " + std::to_string(difference / largest) + " of the largest",
+               .wanted = "at most 1e-5"};
 }
 
 }  // namespace
 
-std::vector<ProductShapeCase> DefaultProductCases() {
-  return {{1024, 3072, 3072}, {1024, 12288, 3072}, {1024, 3072, 12288},
-          {96, 3072, 3072},   {8, 3072, 3072},     {1, 3072, 3072},
-          {128, 576, 192},    {128, 768, 192},     {128, 192, 768}};
-}
-
-Result<ProductReport> BenchProducts(const ProductOptions& options) {
-  ProductReport report;
-  Result<OpenBlas> peer = OpenBlas::Load(options.threads, options.widest_isa);
-  report.peer = peer.ok() ? peer->description() : peer.error().Message();
+Result<std::vector<Row>> BenchProduct(const Case& one, const SuiteOptions& options) {
+  SEGUE_ASSIGN_OR_RETURN(const ProductCase c, ReadCase(one));
+  Operands operands(c);
   ThreadPool pool(options.threads);
-  for (const ProductShapeCase& c : options.cases) {
-    SEGUE_ASSIGN_OR_RETURN(ProductRow row,
-                           BenchCase(c, options, pool, peer.ok() ? &*peer : nullptr));
-    report.rows.push_back(std::move(row));
+  kernels::KernelLog log;
+  kernels::Context context = {
+      .stream = Stream::Cpu(pool), .log = &log, .widest_isa = options.widest_isa};
+  SEGUE_RETURN_IF_ERROR(kernels::Linear(operands.params, context));
+  Row row{.case_name = one.name,
+          .variant = log.Snapshot().at("linear").front().kernel,
+          .mode = "hot",
+          .unit = "GFLOP/s"};
+  context.log = nullptr;
+
+  const Contender ours{.name = "segue", .version = "", .run = [&] {
+                         return kernels::Linear(operands.params, context);
+                       }};
+  Contender peer{.name = "OpenBLAS", .version = "", .run = {}};
+  const Result<OpenBlas> blas = OpenBlas::Load(options.threads, options.widest_isa);
+  if (blas.ok()) {
+    peer.run = [&]() -> Status {
+      blas->MultiplyTransposed({c.m, c.n, c.k}, {operands.x.data(), c.k},
+                               {operands.wide_weights.data(), c.k}, operands.peer_y.data(), c.n);
+      return {};
+    };
+    SEGUE_RETURN_IF_ERROR(peer.run());
+    SEGUE_RETURN_IF_ERROR(CheckAgreement(one, operands.y, operands.peer_y));
+    row.peer = blas->name();
+    row.peer_version = blas->version();
   }
-  return report;
+  SEGUE_ASSIGN_OR_RETURN(const Comparison comparison, Measure(ours, peer, options.measure));
+  SetTimes(comparison,
+           2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k),
+           1e9, &row);
+  return std::vector<Row>{std::move(row)};
 }
 
 }  // namespace segue::bench

@@ -46,9 +46,12 @@ Result<OpenBlas> OpenBlas::Load(int threads, kernels::CpuIsa widest) {
   reinterpret_cast<void (*)(int)>(set_threads)(threads);
   // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the first two words.
   const std::string words = reinterpret_cast<char* (*)()>(config)();
-  blas.description_ = words.substr(0, words.find(' ', words.find(' ') + 1)) + " " +
-                      reinterpret_cast<char* (*)()>(core)() + ", " + std::to_string(threads) +
-                      " threads";
+  const size_t name_end = words.find(' ');
+  const size_t version_end = words.find(' ', name_end + 1);
+  blas.name_ = words.substr(0, name_end);
+  blas.version_ = words.substr(name_end + 1, version_end - name_end - 1) + " " +
+                  reinterpret_cast<char* (*)()>(core)() + ", " + std::to_string(threads) +
+                  " threads";
   return blas;
 }
 

@@ -16,8 +16,10 @@ class OpenBlas {
   // Errors: the library or one of its functions is missing.
   static Result<OpenBlas> Load(int threads, kernels::CpuIsa widest);
 
-  // "OpenBLAS 0.3.21 SkylakeX, 2 threads"
-  const std::string& description() const { return description_; }
+  // "OpenBLAS"
+  const std::string& name() const { return name_; }
+  // "0.3.21 SkylakeX, 2 threads"
+  const std::string& version() const { return version_; }
 
   // c = a b, or a b^T: row-major, leading dimensions in elements.
   struct Operand {
@@ -37,7 +39,8 @@ class OpenBlas {
                          int ldc);
 
   Sgemm sgemm_ = nullptr;
-  std::string description_;
+  std::string name_;
+  std::string version_;
 };
 
 }  // namespace segue::bench

@@ -1,0 +1,17 @@
+#include "bench/cpu_attention.h"
+#include "bench/cpu_product.h"
+#include "bench/generate.h"
+#include "bench/suite.h"
+
+namespace segue::bench {
+
+const std::map<std::string, Driver>& Drivers() {
+  static const std::map<std::string, Driver> drivers = {
+      {"attention", BenchAttention},
+      {"generate", BenchGenerate},
+      {"product", BenchProduct},
+  };
+  return drivers;
+}
+
+}  // namespace segue::bench

@@ -1,0 +1,52 @@
+// The drivers verify what they time: small cases, whose speed is of no interest here.
+#include <gtest/gtest.h>
+
+#include "bench/suite.h"
+
+namespace segue::bench {
+namespace {
+
+SuiteOptions Quick() {
+  SuiteOptions options;
+  options.threads = 1;
+  options.measure = {.warmup_s = 0, .block_s = 0};
+  return options;
+}
+
+Result<Report> RunText(const char* text) {
+  const Result<std::vector<Case>> cases = ParseSuite(text);
+  EXPECT_TRUE(cases.ok());
+  return RunSuite(*cases, Quick(), [](const Row&) {});
+}
+
+TEST(Drivers, ProductsRunInEveryDtype) {
+  for (const std::string dtype : {"BF16", "F16", "F32"}) {
+    const std::string text = "product small m=5 n=33 k=70 weights=" + dtype;
+    const Result<Report> report = RunText(text.c_str());
+    ASSERT_TRUE(report.ok()) << report.error().Message();
+    ASSERT_EQ(report->rows.size(), 1u);
+    const Row& row = report->rows[0];
+    EXPECT_EQ(row.case_name, "small");
+    EXPECT_FALSE(row.variant.empty());
+    EXPECT_GT(*row.rate, 0.0);
+    // A ratio exactly where there is a peer to have one with.
+    EXPECT_EQ(row.ratio.has_value(), !row.peer.empty());
+  }
+}
+
+TEST(Drivers, AttentionRunsOverTwoSegments) {
+  const Result<Report> report = RunText("attention small text=3 image=50 heads=2 head_dim=16");
+  ASSERT_TRUE(report.ok()) << report.error().Message();
+  ASSERT_EQ(report->rows.size(), 1u);
+  EXPECT_GT(*report->rows[0].rate, 0.0);
+}
+
+TEST(Drivers, BadValuesAreErrorsThatNameThem) {
+  EXPECT_EQ(RunText("product small m=5 n=33").error().got, "no k");
+  EXPECT_EQ(RunText("product small m=5 n=33 k=1 weights=F8").error().got, "F8");
+  EXPECT_EQ(RunText("generate x model=nowhere width=64 height=64 steps=1 guidance=1").error().code,
+            ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace segue::bench
