@@ -29,6 +29,11 @@ def parse():
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--warmup", type=int, default=1, help="calls before the timed ones")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="print a line of JSON when warm, then one for a run after each line read",
+    )
     parser.add_argument("--output", help="write the last picture here")
     return parser.parse_args()
 
@@ -51,6 +56,13 @@ class StageTimer:
     def take(self):
         seconds, self.seconds = self.seconds, 0.0
         return seconds
+
+
+def serve(setup, run):
+    """A run after each line of standard input, so that a benchmark can alternate with its own."""
+    print(json.dumps(setup), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(run()[1]), flush=True)
 
 
 def main():
@@ -77,8 +89,7 @@ def main():
     encode = StageTimer(pipe, "encode_prompt")
     decode = StageTimer(pipe.vae, "decode")
 
-    runs = []
-    for number in range(arguments.warmup + arguments.runs):
+    def run():
         generator = torch.Generator().manual_seed(arguments.seed)
         begin = time.perf_counter()
         image = pipe(
@@ -93,35 +104,37 @@ def main():
         total = time.perf_counter() - begin
         stages = {"encode_s": encode.take(), "decode_s": decode.take()}
         stages["denoise_s"] = total - sum(stages.values())
-        if number >= arguments.warmup:
-            runs.append({"total_s": total, **stages})
-    if arguments.output:
-        image.save(arguments.output)
+        return image, {"total_s": total, **stages}
 
-    keys = runs[0].keys()
-    json.dump(
-        {
-            "peer": "diffusers",
-            "model": arguments.model,
-            "size": arguments.size,
-            "steps": arguments.steps,
-            "guidance": arguments.guidance,
-            "dtype": arguments.dtype,
-            "threads": torch.get_num_threads(),
-            "import_s": import_s,
-            "load_s": load_s,
-            "best": {key: min(run[key] for run in runs) for key in keys},
-            "runs": runs,
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "diffusers": diffusers.__version__,
-                "transformers": transformers.__version__,
-            },
+    setup = {
+        "peer": "diffusers",
+        "model": arguments.model,
+        "size": arguments.size,
+        "steps": arguments.steps,
+        "guidance": arguments.guidance,
+        "dtype": arguments.dtype,
+        "threads": torch.get_num_threads(),
+        "import_s": import_s,
+        "load_s": load_s,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "diffusers": diffusers.__version__,
+            "transformers": transformers.__version__,
         },
-        sys.stdout,
-        indent=2,
-    )
+    }
+    for _ in range(arguments.warmup):
+        run()
+    if arguments.interactive:
+        serve(setup, run)
+        return
+
+    timed = [run() for _ in range(arguments.runs)]
+    if arguments.output:
+        timed[-1][0].save(arguments.output)
+    runs = [times for _, times in timed]
+    best = {key: min(times[key] for times in runs) for key in runs[0]}
+    json.dump({**setup, "best": best, "runs": runs}, sys.stdout, indent=2)
     print()
 
 
