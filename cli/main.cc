@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/compare.h"
 #include "cli/console.h"
@@ -23,6 +24,7 @@ constexpr RegisterCommand kCommands[] = {
     RegisterInspect,
     RegisterVerify,
     RegisterCompare,
+    RegisterBench,
 };
 
 constexpr char kDescription[] =
