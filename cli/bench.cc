@@ -22,8 +22,8 @@ constexpr char kExamples[] = R"(Examples:
   segue bench cpu --only linear --isa avx2
   segue bench cpu --peer-python .venv/bin/python --json > docs/measurements/cpu.json
 
-Every case verifies its result before it is timed: a second of warm-up, then blocks of half a second,
-ours / peer / peer / ours; medians. A peer that is not there leaves its columns empty.)";
+Every case verifies its result before it is timed: a second of warm-up, then blocks of half a
+second, ours / peer / peer / ours; medians. A peer that is not there leaves its columns empty.)";
 
 struct BenchFlags {
   std::string suite = "cpu";
