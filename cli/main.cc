@@ -20,11 +20,7 @@ namespace segue::cli {
 namespace {
 
 constexpr RegisterCommand kCommands[] = {
-    RegisterGenerate,
-    RegisterInspect,
-    RegisterVerify,
-    RegisterCompare,
-    RegisterBench,
+    RegisterGenerate, RegisterInspect, RegisterVerify, RegisterCompare, RegisterBench,
 };
 
 constexpr char kDescription[] =
