@@ -16,9 +16,10 @@ namespace segue {
 namespace {
 
 std::string TinyModel() { return std::string(SEGUE_SOURCE_DIR) + "/tests/goldens/tiny/model"; }
+std::string EmojiModel() { return std::string(SEGUE_SOURCE_DIR) + "/models/emoji"; }
 
-std::unique_ptr<Engine> LoadEngine(int threads) {
-  auto engine = Engine::Load({.model_directory = TinyModel(), .threads = threads});
+std::unique_ptr<Engine> LoadEngine(int threads, const std::string& directory = TinyModel()) {
+  auto engine = Engine::Load({.model_directory = directory, .threads = threads});
   if (engine.ok()) return std::move(engine).value();
   ADD_FAILURE() << engine.error().Message();
   return nullptr;
@@ -166,6 +167,33 @@ TEST(Threads, BytesDoNotDependOnTheirNumber) {
       ASSERT_FALSE(one.empty());
     }
     EXPECT_EQ(AllNumbers(*picture), one) << threads << " threads";
+  }
+}
+
+// The same with the trained model, whose widths take the fast kernels' full tiles: company, thread
+// count and the step at which the neighbours join, all at once.
+TEST(EmojiModel, BytesDependOnTheRequestAlone) {
+  const std::vector<Request> requests = {MakeRequest("red apple", 64, 64, 3, 1),
+                                         MakeRequest(Words(40), 128, 96, 2, 2),
+                                         MakeRequest("", 96, 96, 2, 3)};
+  std::vector<std::vector<float>> alone;
+  {
+    const std::unique_ptr<Engine> engine = LoadEngine(1, EmojiModel());
+    ASSERT_NE(engine, nullptr);
+    for (const Request& request : requests) {
+      const auto picture = engine->Generate(request);
+      ASSERT_TRUE(picture.ok()) << picture.error().Message();
+      alone.push_back(AllNumbers(*picture));
+    }
+  }
+  for (const int threads : {2, 3}) {
+    const std::unique_ptr<Engine> engine = LoadEngine(threads, EmojiModel());
+    ASSERT_NE(engine, nullptr);
+    const std::vector<Picture> pictures = RunTogether(*engine, requests, {0, 1, 0});
+    ASSERT_EQ(pictures.size(), requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(AllNumbers(pictures[i]), alone[i]) << "request " << i << ", threads " << threads;
+    }
   }
 }
 

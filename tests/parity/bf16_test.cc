@@ -5,8 +5,9 @@
 // result is as far from the reference as any other bfloat16 run is. So two things are asked.
 // Of sequences so short that few values come near a boundary, most rows must agree bit for bit:
 // a mode that rounds in one place more or less agrees in none. Of whole stages, the result must be
-// nearer to the bfloat16 reference than the float32 reference is. For comparison the golden file
-// records `order`, the reference's distance from itself with exactly summed products.
+// nearer to the bfloat16 reference than the float32 reference is, or as near as another order of
+// summation brings the reference to itself: `order` of the golden file, its distance from itself
+// with exactly summed products.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +24,8 @@ constexpr double kShareOfEqualRows = 0.5;
 // Share of the float32 reference's distance that is allowed to a whole stage. Two bfloat16 runs
 // that round in different places differ by about 1 of it (up to sqrt(2) if independent).
 constexpr double kShareOfFloat32 = 0.8;
+// `order` is one draw of what a few crossings do; another draw may be this much larger.
+constexpr double kShareOfOrder = 1.5;
 
 // As the pipeline holds them in this dtype.
 std::vector<float> Rounded(std::vector<float> values) {
@@ -42,7 +45,7 @@ class BFloat16Parity : public testing::TestWithParam<GoldenModel> {
     const double error = RelativeError(got, golden_.Floats(name));
     const double order = golden_.Float(name + ".order");
     const double float32 = golden_.Float(name + ".float32");
-    EXPECT_LE(error, kShareOfFloat32 * float32) << name << ", order noise " << order;
+    EXPECT_LE(error, std::max(kShareOfFloat32 * float32, kShareOfOrder * order)) << name;
     std::ostringstream noise;
     noise << GetParam().name << " bfloat16 " << name << " (order " << order << ", float32 "
           << float32 << ")";

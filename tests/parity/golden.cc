@@ -40,16 +40,6 @@ GoldenModel EmojiModel() {
   return {.name = "emoji", .directory = std::string(SEGUE_SOURCE_DIR) + "/models/emoji"};
 }
 
-std::vector<GoldenModel> Models() {
-  std::vector<GoldenModel> models = {TinyModel()};
-  const GoldenModel emoji = EmojiModel();
-  if (std::filesystem::exists(emoji.directory + "/model_index.json") &&
-      std::filesystem::exists(kGoldens + "emoji")) {
-    models.push_back(emoji);
-  }
-  return models;
-}
-
 Golden::Golden(const std::string& name) : name_(name) {
   auto file = model::TensorFile::Open(kGoldens + name + ".safetensors");
   if (file.ok()) {

@@ -24,10 +24,11 @@ def main():
     parser.add_argument("what", choices=["tiny", "emoji", "all"])
     parser.add_argument("--out", type=Path, default=ROOT / "tests/goldens")
     parser.add_argument("--emoji", type=Path, default=ROOT / "models/emoji")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--keep-tiny-checkpoint", action="store_true",
                         help="use the tiny checkpoint as it lies there")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
 
     cases.write_strings(arguments.out)
