@@ -13,8 +13,8 @@ namespace segue::runtime {
 
 // Pixels of a token of the transformer along each side: the decoder's 8 times the packing's 2.
 inline constexpr int kPixelsPerToken = 16;
-// The longest side and the largest area of a picture. Qwen-Image was trained up to about 1.8
-// megapixels; attention over 4096 x 4096 pixels' 65,536 tokens is the most that is of any use.
+// The longest side and the largest area of a picture. Qwen-Image's largest official size has 1.8
+// megapixels; nine times that leaves room, and keeps every count of rows far below 2^31.
 inline constexpr int kMaxSide = 8192;
 inline constexpr int64_t kMaxPixels = int64_t{4096} * 4096;
 // Scales beyond this only overflow.

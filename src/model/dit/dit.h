@@ -72,7 +72,8 @@ class Dit {
   Status EncodeText(const MatrixView& embeddings, const MatrixView& text,
                     const ForwardContext& context) const;
 
-  // The velocity of every image row. Works in blocks of `arena` laid out as DitWorkspace does.
+  // The velocity of every image row. Works in blocks of `arena` laid out as DitWorkspace does and
+  // allocates nothing but lists of a few entries a sequence.
   // Errors: inputs that do not fit the batch, an arena that is too small.
   Status Forward(const DitBatch& batch, const DitInputs& inputs, Arena& arena,
                  const ForwardContext& context) const;
