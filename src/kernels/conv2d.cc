@@ -14,7 +14,8 @@ Status CheckWeights(const Conv2dParams& params) {
   const Shape& shape = params.weight.shape;
   const int rank = shape.rank();
   const bool fits = (rank == 4 || rank == 5) && shape[0] == params.y.cols &&
-                    shape[1] == params.x.cols && shape[rank - 1] == shape[rank - 2] &&
+                    shape[1] == params.x.cols && shape[1] > 0 &&
+                    shape[rank - 1] == shape[rank - 2] &&
                     (shape[rank - 1] == 1 || shape[rank - 1] == 3);
   if (!fits) {
     return ArgumentError(kOp, "weight", shape.ToString(),
@@ -31,9 +32,15 @@ Status CheckResidual(const Conv2dParams& params) {
   return CheckMatrix(kOp, "residual", params.residual, params.y.rows, params.y.cols);
 }
 
+template <CpuIsa kIsa>
+const char* RejectsProduct(const Conv2dParams& params, const Context& context) {
+  if (!cpu::Conv2dFits(params)) return "the weights of a channel exceed a worker's scratch";
+  return cpu::MissingIsa(kIsa, context);
+}
+
 constexpr Kernel<Conv2dParams> kConv2dKernels[] = {
-    {"avx512", cpu::NeedsAvx512<Conv2dParams>, cpu::Conv2dAvx512},
-    {"avx2", cpu::NeedsAvx2<Conv2dParams>, cpu::Conv2dAvx2},
+    {"avx512", RejectsProduct<CpuIsa::kAvx512>, cpu::Conv2dAvx512},
+    {"avx2", RejectsProduct<CpuIsa::kAvx2>, cpu::Conv2dAvx2},
     {"ref", NeedsCpu<Conv2dParams>, RefConv2d},
 };
 

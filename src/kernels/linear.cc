@@ -11,6 +11,7 @@ namespace {
 constexpr char kOp[] = "linear";
 
 Status CheckWeights(const LinearParams& params) {
+  if (params.x.cols < 1) return ArgumentError(kOp, "x", "no columns", "at least 1");
   const Shape wanted = {params.y.cols, params.x.cols};
   if (!(params.weight.shape == wanted)) {
     return ArgumentError(kOp, "weight", params.weight.shape.ToString(), wanted.ToString());

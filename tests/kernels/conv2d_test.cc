@@ -97,6 +97,12 @@ TEST(Conv2d, ManyChannelsAreTakenInParts) {
       {.height = 1, .width = 2, .in = 384, .out = 160, .residual = true, .dtype = DType::kF32});
 }
 
+TEST(Conv2d, OneHugeChannelIsLeftToTheReference) {
+  // 9 x 60,000 float32 weights exceed 2 MiB.
+  ExpectReferenceBits(
+      {.height = 1, .width = 1, .in = 60000, .out = 1, .frames = 0, .dtype = DType::kF32});
+}
+
 TEST(Conv2d, RefusesAKernelOfAnotherSize) {
   ThreadPool pool(1);
   Matrix x = RandomMatrix(4, 2, 0, 1);

@@ -164,6 +164,18 @@ TEST(Linear, RefusesShapesThatDoNotFit) {
   EXPECT_EQ(status.error().Message(), "linear: weight: got [3, 5], wanted [3, 4]");
 }
 
+TEST(Linear, RefusesAnEmptySum) {
+  ThreadPool pool(1);
+  std::vector<float> y(2);
+  const float nothing = 0.0f;
+  const Status status = Linear({.x = {.rows = 1},
+                                .weight = {&nothing, DType::kF32, {2, 0}},
+                                .y = ContiguousMatrix(y.data(), 1, 2)},
+                               {.stream = Stream::Cpu(pool)});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().Message(), "linear: x: got no columns, wanted at least 1");
+}
+
 TEST(Blocks, CoverTheProductWithinTheLimits) {
   const cpu::TileLimits limits = {
       .tile_rows = 6, .tile_cols = 16, .packed_floats = 252 * 256, .most_cols = 512};

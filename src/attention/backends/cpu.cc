@@ -30,9 +30,26 @@ void GatherRows(const Sequence& sequence, const SegmentRows& which, int64_t begi
   }
 }
 
+namespace {
+
+// Causal limits are compared as float32, which counts exactly up to 2^24.
+bool CausalLimitsAreExact(const Params& params) {
+  for (const Sequence& sequence : params.sequences) {
+    int64_t keys = 0;
+    for (const Segment& segment : sequence.segments) keys += segment.kv_rows;
+    if (keys > int64_t{1} << 24) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 const char* RejectsCpu(const Params& params, const Context& context) {
   if (params.options.element_type != ElementType::kFloat32) return "float32 elements only";
   if (params.options.head_dim > kMostHeadDim) return "head_dim above 1024";
+  if (params.options.causal && !CausalLimitsAreExact(params)) {
+    return "causal sequences of more than 2^24 keys";
+  }
   return kernels::cpu::MissingIsa(CpuIsa::kAvx2, context);
 }
 

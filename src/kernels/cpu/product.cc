@@ -106,6 +106,12 @@ Status LinearAvx512(const LinearParams& params, const Context& context) {
   return RunLinear(kProductAvx512, params, context);
 }
 
+bool Conv2dFits(const Conv2dParams& params) {
+  const Shape& shape = params.weight.shape;
+  const int64_t taps = shape[shape.rank() - 1] * shape[shape.rank() - 2];
+  return taps * shape[1] * static_cast<int64_t>(SizeOf(params.weight.dtype)) <= kReorderedBytes;
+}
+
 Status Conv2dAvx2(const Conv2dParams& params, const Context& context) {
   return RunConv2d(kProductAvx2, params, context);
 }

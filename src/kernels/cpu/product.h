@@ -46,6 +46,8 @@ extern const ProductCode kProductAvx512;
 
 Status LinearAvx2(const LinearParams& params, const Context& context);
 Status LinearAvx512(const LinearParams& params, const Context& context);
+// Whether the reordered weights of one output channel fit where they are kept.
+bool Conv2dFits(const Conv2dParams& params);
 Status Conv2dAvx2(const Conv2dParams& params, const Context& context);
 Status Conv2dAvx512(const Conv2dParams& params, const Context& context);
 
