@@ -98,7 +98,9 @@ def main():
     width, height = (int(side) for side in arguments.size.split("x"))
     pipe = reference.load(arguments.model, getattr(torch, arguments.dtype))
     pipe.to(arguments.device)
-    noise = initial_noise(pipe, arguments, (width // 16) * (height // 16))
+    dtype = getattr(torch, arguments.dtype)
+    # What the pipeline starts from in this dtype; both sides get the rounded values.
+    noise = initial_noise(pipe, arguments, (width // 16) * (height // 16)).to(dtype).float()
     if arguments.write_latents:
         save_file({"latents": noise}, arguments.write_latents)
 
@@ -111,7 +113,7 @@ def main():
     for branch, prompt in prompts.items():
         ids = reference.prompt_ids(pipe, prompt)[:kept]  # the encoder is causal: the rest is unused
         recorder.keep(f"{branch}.ids", torch.tensor(ids))
-    latents = noise.to(getattr(torch, arguments.dtype))
+    latents = noise.to(dtype)
     recorder.keep("noise", latents)
     final = pipe(
         prompt=arguments.prompt,
