@@ -2,6 +2,7 @@
 // request. The model "directory" says how:
 //   fake            everything works; 64x48, 4 steps, guidance 4
 //   fake-slow       each step takes 50 ms
+//   fake-stuck      a step takes longer than any test
 //   fake-step       the third step fails with a non-finite latent
 //   fake-<N>        Load fails with ErrorCode N
 #include <chrono>
@@ -71,7 +72,9 @@ Result<Picture> Engine::Generate(const Request& request,
   picture.kernels = {{"linear", "fake", 3, {"avx2: not here"}}};
   if (request.prompt == "long") picture.warnings = {"the prompt was cut to 3 tokens"};
   const bool slow = impl_->options.model_directory == "fake-slow";
+  const bool stuck = impl_->options.model_directory == "fake-stuck";
   for (int step = 1; step <= picture.steps; ++step) {
+    if (stuck) std::this_thread::sleep_for(std::chrono::minutes(10));
     if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (step == 3 && impl_->options.model_directory == "fake-step") {
       return Error{ErrorCode::kNonFinite, "denoise", "step 3", "nan in the latents", "finite"};

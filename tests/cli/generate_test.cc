@@ -356,6 +356,17 @@ TEST(Generate, CtrlCStopsWithinAStepAndLeavesNothing) {
   }
 }
 
+TEST(Generate, ASecondCtrlCEndsAStepThatDoesNot) {
+  const ScratchDirectory directory;
+  Child child = Fake(Generate({"--prompt", "x", "--output", "a.png"}, "fake-stuck"), directory);
+  child.signal = SIGINT;
+  child.signal_again = true;
+  child.signal_when = "fake-stuck: ";
+  const Outcome outcome = RunChild(child);
+  EXPECT_EQ(outcome.status, 130);
+  EXPECT_EQ(directory.Names(), Names{});
+}
+
 TEST(Generate, CtrlCKeepsThePicturesThatAreDone) {
   const ScratchDirectory directory;
   Child child = Fake(

@@ -98,7 +98,7 @@ bool Collect(const Child& child, pid_t process, pollfd (&streams)[2], Outcome* o
     if (to_signal && outcome->err.find(child.signal_when) != std::string::npos &&
         IsPrepared(process, child.signal)) {
       kill(process, child.signal);
-      to_signal = false;
+      to_signal = child.signal_again;
     }
   }
   return true;

@@ -14,8 +14,9 @@ struct Child {
   std::string directory;             // to run in; empty: here
   std::string stdin_text;
   // Send `signal` once the child has a handler for it (or ignores it) and stderr holds
-  // `signal_when`.
+  // `signal_when`; with `signal_again` every 50 ms until the child has ended.
   int signal = 0;
+  bool signal_again = false;
   std::string signal_when;
   long long max_file_bytes = -1;  // RLIMIT_FSIZE, -1: no limit
   int terminal_columns = 0;       // stderr is a terminal this wide; 0: a pipe
