@@ -1,0 +1,13 @@
+// The command line without the subcommands that need a real engine's insides.
+#include "cli/compare.h"
+#include "cli/generate.h"
+#include "cli/inspect.h"
+#include "cli/program.h"
+#include "cli/verify.h"
+
+int main(int argc, char** argv) {
+  using namespace segue::cli;
+  constexpr RegisterCommand kCommands[] = {RegisterGenerate, RegisterInspect, RegisterVerify,
+                                           RegisterCompare};
+  return RunProgram(argc, argv, kCommands);
+}
