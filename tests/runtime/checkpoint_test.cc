@@ -73,6 +73,17 @@ TEST(InspectCheckpoint, RefusesBadSizes) {
   EXPECT_EQ(InspectCheckpoint(kTiny + "/absent", {}).error().code, ErrorCode::kNotFound);
 }
 
+TEST(VerifyCheckpoint, FindsTheEmojiModelSound) {
+  const std::string directory = std::string(SEGUE_SOURCE_DIR) + "/models/emoji";
+  const auto report = VerifyCheckpoint(directory);
+  ASSERT_TRUE(report.ok()) << report.error().Message();
+  EXPECT_TRUE(report->problems.empty()) << ::testing::PrintToString(report->problems);
+  // It ships the tokenizer in both forms.
+  EXPECT_EQ(std::count(report->checks.begin(), report->checks.end(),
+                       "tokenizer: tokenizer.json agrees with vocab.json and merges.txt"),
+            1);
+}
+
 // A copy of the tiny checkpoint that a test may damage.
 class VerifyDamaged : public ::testing::Test {
  protected:
