@@ -79,6 +79,9 @@ TEST_F(Layout, IsInspectedAndPlanned) {
 }
 
 TEST_F(Layout, IsVerified) {
+  if (!segue::testing::ReportsHoles(Directory() + "/vae/diffusion_pytorch_model.safetensors")) {
+    GTEST_SKIP() << "no holes are reported here, so all 58 GB would be read";
+  }
   const auto report = VerifyCheckpoint(Directory());
   ASSERT_TRUE(report.ok()) << report.error().Message();
   EXPECT_TRUE(report->problems.empty()) << ::testing::PrintToString(report->problems);

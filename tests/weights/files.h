@@ -2,8 +2,10 @@
 // them.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -47,6 +49,17 @@ inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file.good()) << path;
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Whether the file system tells where a sparse file has holes. Where it does not, a scan reads
+// them.
+inline bool ReportsHoles(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY);
+  if (descriptor < 0) return false;
+  const off_t end = ::lseek(descriptor, 0, SEEK_END);
+  const off_t hole = ::lseek(descriptor, 0, SEEK_HOLE);
+  ::close(descriptor);
+  return hole >= 0 && hole < end;
 }
 
 // Replaces the one occurrence of `from` in a file.

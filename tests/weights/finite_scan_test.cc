@@ -49,8 +49,8 @@ TEST(CountNonFinite, FindsOneValueAnywhere) {
 
 TEST(FindNonFinite, NamesTensorsAndPassesOverHoles) {
   const TempDirectory directory;
-  // "big" lies in a hole of 64 GiB but for its last page; reading the hole would take minutes.
-  const int64_t elements = int64_t{1} << 34;
+  // "big" lies in a hole of 16 GiB but for its last page.
+  const int64_t elements = int64_t{1} << 32;
   std::string header =
       R"({"big":{"dtype":"F32","shape":[)" + std::to_string(elements) + R"(],"data_offsets":[0,)" +
       std::to_string(4 * elements) + R"(]},"mask":{"dtype":"U8","shape":[2],"data_offsets":[)" +
@@ -67,6 +67,9 @@ TEST(FindNonFinite, NamesTensorsAndPassesOverHoles) {
     const float tail[3] = {std::nanf(""), 1, std::numeric_limits<float>::infinity()};
     file.write(reinterpret_cast<const char*>(tail), sizeof(tail));
     file.write("\xff\xff", 2);
+  }
+  if (!segue::testing::ReportsHoles(path)) {
+    GTEST_SKIP() << "no holes are reported here, so 16 GiB would be read";
   }
   const auto table = TensorTable::Open(directory.path(), "model", "part");
   ASSERT_TRUE(table.ok()) << table.error().Message();
