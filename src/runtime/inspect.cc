@@ -36,15 +36,16 @@ ComponentSummary Summarise(const std::string& name, const std::string& class_nam
 }
 
 // A component without weights: its files only.
-ComponentSummary SummariseFiles(const std::string& directory, const std::string& name,
+ComponentSummary SummariseFiles(const std::filesystem::path& directory, const std::string& name,
                                 const std::string& class_name) {
   ComponentSummary summary;
   summary.name = name;
   summary.class_name = class_name;
+  const std::filesystem::path folder(name);
   std::error_code error;
-  for (std::filesystem::directory_iterator file(directory + "/" + name, error), end;
+  for (std::filesystem::directory_iterator file(directory / folder, error), end;
        !error && file != end; file.increment(error)) {
-    summary.files.push_back(name + "/" + file->path().filename().string());
+    summary.files.push_back((folder / file->path().filename()).string());
   }
   std::sort(summary.files.begin(), summary.files.end());
   return summary;

@@ -115,14 +115,14 @@ class Verifier {
       std::sort(values.begin(), values.end());
       return values;
     };
-    std::vector<std::pair<std::string, int64_t>> added;
-    std::vector<std::pair<std::string, int64_t>> older_added;
-    for (const model::AddedToken& token : files.added) added.emplace_back(token.content, token.id);
-    for (const model::AddedToken& token : older->added) {
-      older_added.emplace_back(token.content, token.id);
-    }
+    const auto ids = [&sorted](const std::vector<model::AddedToken>& tokens) {
+      std::vector<std::pair<std::string, int64_t>> pairs;
+      pairs.reserve(tokens.size());
+      for (const model::AddedToken& token : tokens) pairs.emplace_back(token.content, token.id);
+      return sorted(std::move(pairs));
+    };
     if (sorted(files.bpe.vocabulary) == sorted(older->bpe.vocabulary) &&
-        files.bpe.merges == older->bpe.merges && sorted(added) == sorted(older_added)) {
+        files.bpe.merges == older->bpe.merges && ids(files.added) == ids(older->added)) {
       Pass("tokenizer: tokenizer.json agrees with vocab.json and merges.txt");
       return true;
     }

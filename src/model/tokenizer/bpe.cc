@@ -31,7 +31,7 @@ std::string ByteToken(uint8_t byte) {
 }
 
 Result<Bpe> Bpe::Build(const BpeFiles& files, const std::string& where) {
-  const auto corrupt = [&where](std::string field, std::string got, std::string wanted) {
+  const auto corrupt = [&where](const std::string& field, std::string got, std::string wanted) {
     return Error{ErrorCode::kCorrupt, kOperation, where + ": " + field, std::move(got),
                  std::move(wanted)};
   };
@@ -64,16 +64,16 @@ Result<Bpe> Bpe::Build(const BpeFiles& files, const std::string& where) {
   for (size_t rank = 0; rank < files.merges.size(); ++rank) {
     const auto& [left, right] = files.merges[rank];
     const std::string field = "merges[" + std::to_string(rank) + "]";
+    const auto quoted = [&] { return Quote(std::string(left).append(" ").append(right)); };
     const auto left_id = ids.find(left);
     const auto right_id = ids.find(right);
     const auto merged_id = ids.find(left + right);
     if (left_id == ids.end() || right_id == ids.end() || merged_id == ids.end()) {
-      return corrupt(field, Quote(left + " " + right), "two tokens whose union is a token");
+      return corrupt(field, quoted(), "two tokens whose union is a token");
     }
     const Merge merge = {static_cast<int32_t>(rank), merged_id->second};
     if (!bpe.merges_.emplace(Key(left_id->second, right_id->second), merge).second) {
-      return corrupt(field, Quote(left + " " + right) + ", which occurred before",
-                     "distinct merges");
+      return corrupt(field, quoted() + ", which occurred before", "distinct merges");
     }
   }
   return bpe;

@@ -170,7 +170,7 @@ Result<PromptIds> Tokenizer::EncodePrompt(std::string_view prompt, int max_seque
   result.untruncated_rows = static_cast<int>(rows);
   result.rows = static_cast<int>(std::min<int64_t>(rows, max_sequence_length));
   result.truncated = result.rows < result.untruncated_rows;
-  result.ids.resize(static_cast<size_t>(kTemplatePrefixIds + result.rows));
+  result.ids.resize(kTemplatePrefixIds + static_cast<size_t>(result.rows));
   return result;
 }
 

@@ -136,13 +136,17 @@ Result<WeightIndex> ParseWeightIndex(std::string_view text, const std::string& p
 
 namespace {
 
+std::string PathOf(const std::string& directory, const std::string& name) {
+  return (std::filesystem::path(directory) / name).string();
+}
+
 // The index and the directory name the same shards.
 Status CheckShards(const WeightIndex& index, const Listing& listing, const std::string& directory,
                    const std::string& path) {
   std::vector<std::string> missing;
   for (const auto& [shard, tensors] : index) {
     std::error_code error;
-    if (!std::filesystem::exists(directory + "/" + shard, error)) missing.push_back(shard);
+    if (!std::filesystem::exists(PathOf(directory, shard), error)) missing.push_back(shard);
   }
   if (!missing.empty()) {
     return Error{ErrorCode::kNotFound, kOperation, directory,
@@ -206,7 +210,7 @@ Result<TensorTable> TensorTable::Open(const std::string& directory, const std::s
   SEGUE_ASSIGN_OR_RETURN(const WeightIndex index, ParseWeightIndex(text, index_path));
   SEGUE_RETURN_IF_ERROR(CheckShards(index, listing, directory, index_path));
   for (const auto& [shard, tensors] : index) {
-    SEGUE_ASSIGN_OR_RETURN(auto file, TensorFile::Open(directory + "/" + shard));
+    SEGUE_ASSIGN_OR_RETURN(auto file, TensorFile::Open(PathOf(directory, shard)));
     SEGUE_RETURN_IF_ERROR(CheckShardTensors(*file, tensors, index_path));
     SEGUE_RETURN_IF_ERROR(table.AddFile(std::move(file)));
   }
