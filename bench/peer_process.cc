@@ -10,8 +10,6 @@
 #include <csignal>
 #include <cstring>
 
-extern char** environ;
-
 namespace segue::bench {
 namespace {
 
@@ -41,6 +39,7 @@ Result<std::unique_ptr<PeerProcess>> PeerProcess::Start(const std::vector<std::s
   peer->from_child_ = output[0];
 
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

@@ -53,10 +53,11 @@ class [[nodiscard]] Result {
   // Precondition: ok().
   T& value() & { return *Get(); }
   const T& value() const& { return *const_cast<Result*>(this)->Get(); }
-  T&& value() && { return std::move(*Get()); }
+  // By value, so that a loop over `f().value()` does not outlive what it walks.
+  T value() && { return std::move(*Get()); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*Get()); }
   T* operator->() { return Get(); }
   const T* operator->() const { return const_cast<Result*>(this)->Get(); }
 

@@ -46,6 +46,12 @@ Result<UnusedTensors> CheckNetworks(const model::Checkpoint& checkpoint) {
   return unused;
 }
 
+int64_t UsedBytes(const model::TensorTable& table, const std::set<std::string>& unused) {
+  int64_t bytes = table.total_bytes();
+  for (const std::string& name : unused) bytes -= table.Find(name)->bytes;
+  return bytes;
+}
+
 bool IsKnownUnused(const std::string& component, const std::string& tensor) {
   const auto begins_with = [&tensor](std::initializer_list<const char*> prefixes) {
     for (const char* prefix : prefixes) {

@@ -51,13 +51,6 @@ ComponentSummary SummariseFiles(const std::filesystem::path& directory, const st
   return summary;
 }
 
-// Bytes of the weights that a run reads. The rest of the files stays on disk.
-int64_t UsedBytes(const model::TensorTable& table, const std::set<std::string>& unused) {
-  int64_t bytes = table.total_bytes();
-  for (const std::string& name : unused) bytes -= table.Find(name)->bytes;
-  return bytes;
-}
-
 Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize size,
                             int64_t weights) {
   // The checks a request of this size would pass through, with the same errors.
@@ -108,9 +101,9 @@ Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
                         Summarise("vae", classes.vae, checkpoint.vae(), unused["vae"]),
                         SummariseFiles(directory, "tokenizer", classes.tokenizer),
                         SummariseFiles(directory, "scheduler", classes.scheduler)};
-  const int64_t weights = UsedBytes(checkpoint.transformer(), unused["transformer"]) +
-                          UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]) +
-                          UsedBytes(checkpoint.vae(), unused["vae"]);
+  const int64_t weights = runtime::UsedBytes(checkpoint.transformer(), unused["transformer"]) +
+                          runtime::UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]) +
+                          runtime::UsedBytes(checkpoint.vae(), unused["vae"]);
   std::vector<PictureSize> planned = sizes;
   if (planned.empty()) planned.push_back({});
   for (const PictureSize& size : planned) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/memory_plan.h"
+#include "runtime/checkpoint_networks.h"
 
 namespace segue::runtime {
 namespace {
@@ -27,19 +28,18 @@ Status CheckFits(const char* operation, const std::string& what, int64_t needed,
 
 Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& host) {
   const ModelDefaults& defaults = checkpoint.defaults();
-  const model::ModelConfig config = {.dit = checkpoint.dit_config(),
-                                     .text_encoder = checkpoint.text_encoder_config(),
-                                     .vae = checkpoint.vae_config()};
   const model::ActivationPlan plan =
-      model::PlanActivations(config, 1,
+      model::PlanActivations(ConfigOf(checkpoint), 1,
                              {.grid_height = std::max(defaults.height / kPixelsPerToken, 1),
                               .grid_width = std::max(defaults.width / kPixelsPerToken, 1),
                               .sequences = defaults.guidance > 1.0 + kGuidanceTolerance ? 2 : 1,
                               .text_rows = model::kDefaultMaxSequenceLength,
                               .dropped = model::kTemplatePrefixIds});
-  const int64_t transformer = checkpoint.transformer().total_bytes();
-  const int64_t text_encoder = checkpoint.text_encoder().total_bytes();
-  const int64_t vae = checkpoint.vae().total_bytes();
+  // The plan `segue inspect` prints, so that what it says fits does load.
+  SEGUE_ASSIGN_OR_RETURN(UnusedTensors unused, CheckNetworks(checkpoint));
+  const int64_t transformer = UsedBytes(checkpoint.transformer(), unused["transformer"]);
+  const int64_t text_encoder = UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]);
+  const int64_t vae = UsedBytes(checkpoint.vae(), unused["vae"]);
   return CheckFits("load model",
                    "weights of the transformer " + Mebibytes(transformer) + ", the text encoder " +
                        Mebibytes(text_encoder) + ", the decoder " + Mebibytes(vae) + ", and " +

@@ -13,7 +13,7 @@
 namespace segue::runtime {
 
 // Error (kOutOfMemory) unless the weights and a picture of the default size fit into what the host
-// has available. An unknown amount (0) passes.
+// has available. An unknown amount (0) passes. Other errors: those of CheckNetworks.
 Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& host);
 
 // Error (kOutOfMemory) unless the host has available what a request needs beside the `running`
