@@ -32,6 +32,7 @@ struct StageSamples {
 struct Setup {
   Request request;
   std::string model;
+  std::string peer_dtype;
 };
 
 Result<Setup> ReadCase(const Case& one) {
@@ -39,7 +40,9 @@ Result<Setup> ReadCase(const Case& one) {
   SEGUE_ASSIGN_OR_RETURN(const int64_t height, one.Integer("height"));
   SEGUE_ASSIGN_OR_RETURN(const int64_t steps, one.Integer("steps"));
   SEGUE_ASSIGN_OR_RETURN(const int64_t guidance, one.Integer("guidance"));
-  Setup setup{.request = {}, .model = one.Text("model", "models/emoji")};
+  Setup setup{.request = {},
+              .model = one.Text("model", "models/emoji"),
+              .peer_dtype = one.Text("peer_dtype", "float32")};
   setup.request.prompt = one.Text("prompt", "red apple");
   setup.request.negative_prompt = " ";
   setup.request.width = static_cast<int>(width);
@@ -68,7 +71,7 @@ Result<std::unique_ptr<PeerProcess>> StartPeer(const Setup& setup, const SuiteOp
       {options.peer_python, "bench/diffusers_peer.py", "--interactive", "--model", setup.model,
        "--size", std::to_string(*request.width) + "x" + std::to_string(*request.height), "--steps",
        std::to_string(*request.steps), "--guidance", std::to_string(*request.guidance), "--prompt",
-       request.prompt, "--threads", std::to_string(options.threads)});
+       request.prompt, "--threads", std::to_string(options.threads), "--dtype", setup.peer_dtype});
 }
 
 Result<Json> ParsePeer(const std::string& line) {
@@ -165,7 +168,7 @@ class GenerateBench {
     SetTimes(comparison, 1, 1, &row);
     row.unit = "1/s";
     if (peer_) {
-      row.peer = "diffusers";
+      row.peer = "diffusers " + setup_.peer_dtype;
       row.peer_version = PeerVersion();
     }
     return row;
