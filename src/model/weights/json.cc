@@ -161,9 +161,9 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   }
   std::string text;
   char buffer[1 << 16];
-  size_t count = 0;
-  while ((count = std::fread(buffer, 1, sizeof(buffer), file)) > 0 &&
-         static_cast<int64_t>(text.size()) <= max_bytes) {
+  size_t count = sizeof(buffer);
+  while (count == sizeof(buffer) && static_cast<int64_t>(text.size()) <= max_bytes) {
+    count = std::fread(buffer, 1, sizeof(buffer), file);
     text.append(buffer, count);
   }
   const int reason = std::ferror(file) ? errno : 0;
