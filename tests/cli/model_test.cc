@@ -202,7 +202,8 @@ TEST(Model, KernelsAreNamed) {
   EXPECT_FALSE(MustRunJson(Generate(settings), directory)["kernels"].empty());
   Arguments reference = Generate(settings);
   reference.emplace_back("--reference");
-  for (const nlohmann::json& use : MustRunJson(reference, directory)["kernels"]) {
+  const nlohmann::json document = MustRunJson(reference, directory);
+  for (const nlohmann::json& use : document.at("kernels")) {
     EXPECT_EQ(use["kernel"], "ref") << use["op"];
   }
 }
