@@ -1,0 +1,69 @@
+#include "kernels/attention_sm90.h"
+
+#include <cmath>
+
+namespace segue::kernels {
+namespace {
+
+// What the copy engine and 16-byte stores need of a tensor.
+const char* RejectTensor(const void* data, int64_t row_stride, int64_t row_elements) {
+  constexpr int64_t kMaxStride = int64_t{1} << 39;  // 2^40 bytes
+  if (data == nullptr) return "a tensor with rows has a null pointer";
+  if (reinterpret_cast<uintptr_t>(data) % 16 != 0) return "a pointer is no multiple of 16 bytes";
+  if (row_stride % 8 != 0) return "a row stride is no multiple of 16 bytes";
+  if (row_stride < row_elements) return "a row stride is below heads x head_dim";
+  if (row_stride >= kMaxStride) return "a row stride of 2^40 bytes or more";
+  return nullptr;
+}
+
+const char* RejectSource(const AttentionSm90Source& source, const AttentionSm90Params& params) {
+  if (source.q_rows < 0 || source.kv_rows < 0) return "a source with a negative number of rows";
+  const int64_t q_elements = int64_t{params.q_heads} * params.head_dim;
+  const int64_t kv_elements = int64_t{params.kv_heads} * params.head_dim;
+  const char* reason = nullptr;
+  if (source.q_rows > 0) {
+    reason = RejectTensor(source.q, source.q_row_stride, q_elements);
+    if (reason == nullptr) reason = RejectTensor(source.o, source.o_row_stride, q_elements);
+  }
+  if (reason == nullptr && source.kv_rows > 0) {
+    reason = RejectTensor(source.k, source.k_row_stride, kv_elements);
+    if (reason == nullptr) reason = RejectTensor(source.v, source.v_row_stride, kv_elements);
+  }
+  return reason;
+}
+
+}  // namespace
+
+const char* AttentionSm90Rejects(const AttentionSm90Params& params) {
+  constexpr int32_t kMaxHeads = 1 << 16;
+  if (params.head_dim != 128) return "head_dim is not 128";
+  if (params.element_type == attention::ElementType::kFloat32) {
+    return "element type is float32, not bfloat16 or float16";
+  }
+  if (params.kv_heads <= 0 || params.q_heads <= 0 || params.q_heads > kMaxHeads ||
+      params.q_heads % params.kv_heads != 0) {
+    return "query heads are no multiple of key/value heads";
+  }
+  if (!(params.softmax_scale > 0.0f) || !std::isfinite(params.softmax_scale)) {
+    return "softmax scale is not a finite number greater than 0";
+  }
+  if (params.source_count <= 0 || params.source_count > kMaxSources) {
+    return "no source tensors, or more than 8";
+  }
+  if (params.capacity.segments <= 0 || params.capacity.segments > kMaxSegments) {
+    return "no segments, or more than 32 in a sequence";
+  }
+  if (params.capacity.sequences <= 0 || params.capacity.sequences > kMaxSequences) {
+    return "no sequences, or more than 2048";
+  }
+  if (params.schedule == nullptr || params.counters == nullptr || params.ctas <= 0) {
+    return "no schedule in device memory";
+  }
+  for (int32_t i = 0; i < params.source_count; ++i) {
+    const char* reason = RejectSource(params.sources[i], params);
+    if (reason != nullptr) return reason;
+  }
+  return nullptr;
+}
+
+}  // namespace segue::kernels

@@ -1,0 +1,74 @@
+// Forward attention on Hopper GPUs (compute capability 9.0) over segments in place.
+//
+// head_dim 128, bfloat16 or float16, causal (aligned bottom right) or not, grouped heads. The rows
+// a call works on are those of a schedule in device memory (attention_schedule.h), so a captured
+// launch follows new lengths. docs/kernels/attention_sm90.md derives the sizes.
+#pragma once
+
+#include "device/stream.h"
+#include "kernels/attention_schedule.h"
+#include "segue/attention.h"
+#include "segue/status.h"
+
+namespace segue::kernels {
+
+// Tensors that segments lie in. Row r of head h begins at pointer + r * row_stride + h * 128
+// elements. Pointers are multiples of 16 bytes, strides of 8 elements. Where q_rows is 0, q and o
+// may be null; where kv_rows is 0, k and v.
+struct AttentionSm90Source {
+  const void* q = nullptr;  // [q_rows, q_heads, 128]
+  const void* k = nullptr;  // [kv_rows, kv_heads, 128]
+  const void* v = nullptr;  // [kv_rows, kv_heads, 128]
+  void* o = nullptr;        // [q_rows, q_heads, 128], written
+  int64_t q_row_stride = 0;
+  int64_t k_row_stride = 0;
+  int64_t v_row_stride = 0;
+  int64_t o_row_stride = 0;
+  int32_t q_rows = 0;  // rows that exist; the schedule's segments stay below
+  int32_t kv_rows = 0;
+};
+
+struct AttentionSm90Params {
+  AttentionSm90Source sources[kMaxSources];
+  int32_t source_count = 0;
+  // Device memory, ScheduleBytes(capacity) bytes aligned to 16, made for these heads, this `causal`
+  // and these `ctas`.
+  const void* schedule = nullptr;
+  ScheduleCapacity capacity{};
+  // Device memory, 2 values, zero before the first call; a call leaves them zero. Calls that may
+  // run at the same time need counters of their own.
+  int32_t* counters = nullptr;
+  // [q_heads, lse_stride] float32 in device memory, or null: the natural logarithm of each row's
+  // sum of exponentials, sequences one after the other, each its segments' rows in order; -infinity
+  // for a row that sees no key.
+  float* lse = nullptr;
+  int64_t lse_stride = 0;
+  int32_t q_heads = 0;
+  int32_t kv_heads = 0;  // divides q_heads
+  int32_t head_dim = 0;
+  int32_t ctas = 0;            // AttentionSm90Ctas()
+  float softmax_scale = 0.0f;  // greater than 0, finite
+  bool causal = false;
+  attention::ElementType element_type = attention::ElementType::kBFloat16;
+};
+
+// Null when the kernel can run these parameters on a GPU that has it; otherwise the reason.
+const char* AttentionSm90Rejects(const AttentionSm90Params& params);
+
+// CTAs that fill the current device. Error (kUnsupported): no CUDA in this build, no device, or not
+// compute capability 9.0.
+Result<int32_t> AttentionSm90Ctas();
+
+// Enqueues o = softmax(scale q k^T) v of every sequence in the schedule; a row that sees no key
+// gives zeros. A sequence's bytes depend on its own lengths and rows alone. Errors: what
+// AttentionSm90Rejects says; a launch that CUDA refuses.
+Status AttentionSm90(const AttentionSm90Params& params, const Stream& stream);
+
+// Enqueues what BuildSchedule does, byte for byte, from lengths in device memory: `rows` holds
+// capacity.segments entries a sequence, `sequences` one count. Mistakes in the lengths are reported
+// in the schedule's header and leave it without work.
+// Errors: a capacity out of range; a launch that CUDA refuses.
+Status RefreshScheduleSm90(const ScheduleShape& shape, const SegmentRows* rows,
+                           const int32_t* sequences, void* schedule, const Stream& stream);
+
+}  // namespace segue::kernels

@@ -1,0 +1,44 @@
+// The sm90 attention kernel. One CTA an SM: a producer warp and two consumer warpgroups.
+#pragma once
+
+#include "kernels/cuda/attention/consumer.h"
+#include "kernels/cuda/attention/producer.h"
+
+namespace segue::kernels::sm90 {
+
+template <class C>
+__device__ __forceinline__ void InitBarriers(SharedMemory<C>& shared) {
+  device::BarrierInit(&shared.q_full, 1);
+  device::BarrierInit(&shared.q_empty, C::kConsumerWarps);
+  for (uint32_t stage = 0; stage < C::kStages; ++stage) {
+    device::BarrierInit(&shared.k_full[stage], 1);
+    device::BarrierInit(&shared.k_empty[stage], C::kConsumerWarps);
+    device::BarrierInit(&shared.v_full[stage], 1);
+    device::BarrierInit(&shared.v_empty[stage], C::kConsumerWarps);
+  }
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    device::BarrierInit(&shared.work_full[slot], 1);
+    device::BarrierInit(&shared.work_empty[slot], C::kConsumerWarps);
+  }
+  device::FenceBarrierInit();
+}
+
+// Dynamic shared memory: sizeof(SharedMemory<C>), starting at a multiple of 1024.
+template <class C>
+__global__ void __launch_bounds__(C::kThreads, 1)
+    AttentionKernel(const __grid_constant__ KernelParams params) {
+  extern __shared__ __align__(1024) uint8_t bytes[];
+  SharedMemory<C>& shared = *reinterpret_cast<SharedMemory<C>*>(bytes);
+  if (threadIdx.x == 0) InitBarriers(shared);
+  __syncthreads();
+
+  if (threadIdx.x < 128) {
+    device::ShrinkRegisters<C::kProducerRegisters>();
+    if (threadIdx.x < 32) Producer<C>(params, shared).Run();
+  } else {
+    device::GrowRegisters<C::kConsumerRegisters>();
+    Consumer<C>(shared, params.scale_log2).Run();
+  }
+}
+
+}  // namespace segue::kernels::sm90

@@ -1,0 +1,280 @@
+// The consumer warpgroups of the sm90 attention kernel: products, softmax and outputs of 64 query
+// rows each. docs/kernels/attention_sm90.md has the cycle budget.
+#pragma once
+
+#include "kernels/cuda/attention/config.h"
+#include "kernels/cuda/device/named_barrier.h"
+#include "kernels/cuda/device/softmax.h"
+#include "kernels/cuda/device/wgmma.h"
+
+namespace segue::kernels::sm90 {
+
+template <class C>
+class Consumer {
+ public:
+  __device__ __forceinline__ Consumer(SharedMemory<C>& shared, float scale_log2)
+      : shared_(shared),
+        scale_log2_(scale_log2),
+        lane_(threadIdx.x % 32),
+        // Broadcast, so that the compiler knows these to be equal across the warp.
+        warp_(__shfl_sync(0xffffffffu, threadIdx.x / 32 - 4, 0)) {
+    // The queries of this warpgroup: its 64 rows of each half of head_dim.
+    queries_ = device::WgmmaOperand(
+        device::SharedAddress(shared_.q[0]) + (warp_ / 4) * 64 * C::kRowBytes, 0);
+    keys_ = device::WgmmaOperand(device::SharedAddress(shared_.k[0][0]), 0);
+    values_ = device::WgmmaOperand(device::SharedAddress(shared_.v[0][0]), C::kKeyHalfBytes);
+  }
+
+  __device__ __forceinline__ void Run() {
+    if constexpr (C::kTurns) {
+      if (warp_ / 4 == 1) PassTurn();  // the first turn is warpgroup 0's
+    }
+    for (;;) {
+      device::BarrierWait(&shared_.work_full[work_.stage], work_.parity);
+      const TileWork work = shared_.work[work_.stage];
+      if (work.rows < 0) break;
+      const int32_t first_row = (warp_ / 4) * 64;
+      if (first_row >= work.rows) {
+        Skip(work.key_tiles);
+      } else {
+        device::SoftmaxState state;
+        float output[kOutputs];
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
+        if (work.key_tiles > 0) Attend(work.key_tiles, state, output);
+        Store(work, state, output);
+      }
+      Release(&shared_.work_empty[work_.stage]);
+      work_.Advance();
+    }
+    if constexpr (C::kTurns) {
+      if (warp_ / 4 == 0) TakeTurn();  // meets the pass that nobody takes
+    }
+  }
+
+ private:
+  static constexpr int kScores = C::kKeys / 2;
+  static constexpr int kOutputs = C::kHeadDim / 2;
+  using ScoreProduct = device::Wgmma<typename C::Element, C::kKeys>;
+  using ValueProduct = device::Wgmma<typename C::Element, C::kHeadDim>;
+
+  // A warp is done with a slot: each arrives itself, its own products being what it waited for.
+  __device__ __forceinline__ void Release(uint64_t* empty) const {
+    __syncwarp();
+    if (lane_ == 0) device::BarrierArrive(empty);
+  }
+
+  // Barriers 1 and 2: a warpgroup's permission to issue products, given by the other.
+  __device__ __forceinline__ void TakeTurn() const {
+    if constexpr (C::kTurns) device::NamedBarrierSync(1 + warp_ / 4, 256);
+  }
+  __device__ __forceinline__ void PassTurn() const {
+    if constexpr (C::kTurns) device::NamedBarrierArrive(2 - warp_ / 4, 256);
+  }
+
+  // A tile with no rows for this warpgroup: releases what the other computes with.
+  __device__ __forceinline__ void Skip(int32_t key_tiles) {
+    if (key_tiles == 0) return;
+    device::BarrierWait(&shared_.q_full, q_.parity);
+    q_.Advance();
+    Release(&shared_.q_empty);
+    for (int32_t tile = 0; tile < key_tiles; ++tile) {
+      TakeTurn();
+      PassTurn();
+      device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
+      Release(&shared_.k_empty[k_.stage]);
+      k_.Advance();
+      device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
+      Release(&shared_.v_empty[v_.stage]);
+      v_.Advance();
+    }
+  }
+
+  __device__ __forceinline__ void IssueScores(float (&scores)[kScores]) const {
+    const uint64_t keys = device::WgmmaAdvance(keys_, k_.stage * 2 * C::kKeyHalfBytes);
+    device::WgmmaFence();
+#pragma unroll
+    for (int i = 0; i < C::kHeadDim / 16; ++i) {
+      const uint32_t half = i / 4;
+      const uint32_t bytes = i % 4 * 32;  // 16 elements
+      ScoreProduct::Shared(scores,
+                           device::WgmmaAdvance(queries_, half * C::kQueryHalfBytes + bytes),
+                           device::WgmmaAdvance(keys, half * C::kKeyHalfBytes + bytes), i > 0);
+    }
+    device::WgmmaCommit();
+  }
+
+  __device__ __forceinline__ void IssueValues(float (&output)[kOutputs],
+                                              const uint32_t (&weights)[kScores / 2]) const {
+    const uint64_t values = device::WgmmaAdvance(values_, v_.stage * 2 * C::kKeyHalfBytes);
+    device::WgmmaFence();
+#pragma unroll
+    for (int i = 0; i < C::kKeys / 16; ++i) {
+      ValueProduct::Registers(output, weights + 4 * i,
+                              device::WgmmaAdvance(values, i * 16 * C::kRowBytes));
+    }
+    device::WgmmaCommit();
+  }
+
+  // Scores of rows that do not exist, or that come too late for the query, become -inf by select,
+  // whatever they are.
+  __device__ __forceinline__ void Mask(float (&scores)[kScores], int32_t tile) const {
+    const int32_t column = 2 * (lane_ % 4);
+    if (shared_.masked[k_.stage] != 0) {
+      const auto* counts = reinterpret_cast<const uint32_t*>(shared_.counts[k_.stage]);
+#pragma unroll
+      for (int j = 0; j < C::kGroups; ++j) {
+        const int32_t count = counts[j / 4] >> (8 * (j % 4)) & 0xff;
+        Select(scores, j, column < count, column + 1 < count, 0);
+        Select(scores, j, column < count, column + 1 < count, 1);
+      }
+    }
+    if constexpr (C::kCausal) {
+      const int32_t* limits = shared_.limits[work_.stage] + 64 * (warp_ / 4);
+      const int32_t begin = tile * C::kKeys;
+      if (begin + C::kKeys <= limits[0]) return;  // limits rise with the row
+      const int32_t* own = limits + 16 * (warp_ % 4) + lane_ / 4;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int32_t limit = own[8 * r] - begin - column;
+#pragma unroll
+        for (int j = 0; j < C::kGroups; ++j) {
+          Select(scores, j, 8 * j < limit, 8 * j + 1 < limit, r);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ static void Select(float (&scores)[kScores], int j, bool even,
+                                                bool odd, int r) {
+    scores[4 * j + 2 * r] = even ? scores[4 * j + 2 * r] : device::kNegativeInfinity;
+    scores[4 * j + 2 * r + 1] = odd ? scores[4 * j + 2 * r + 1] : device::kNegativeInfinity;
+  }
+
+  // Key tiles from the last to the first. The scores of a tile are in flight together with the
+  // values of the tile after it, whose weights are ready.
+  __device__ __forceinline__ void Attend(int32_t key_tiles, device::SoftmaxState& state,
+                                         float (&output)[kOutputs]) {
+    float scores[kScores];
+    uint32_t weights[kScores / 2];
+    float rescale[2];
+
+    device::BarrierWait(&shared_.q_full, q_.parity);
+    q_.Advance();
+    device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
+    TakeTurn();
+    IssueScores(scores);
+    PassTurn();
+    FinishScores<0>(scores, key_tiles - 1);
+    device::SoftmaxTile(scores, scale_log2_, state, rescale);
+    device::PackWeights<typename C::Element>(scores, weights);
+
+    WaitForKeys(key_tiles - 2);
+    for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
+      TakeTurn();
+      IssueScores(scores);
+      device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
+      IssueValues(output, weights);
+      PassTurn();
+      FinishScores<1>(scores, tile);
+      device::SoftmaxTile(scores, scale_log2_, state, rescale);
+      // Here, not at the loop's top: ptxas moves the wait for products above the softmax, which
+      // they are to overlap, unless a branch lies between.
+      device::FenceRegisters(scores);
+      WaitForKeys(tile - 1);
+      device::WgmmaWait<0>();
+      device::FenceRegisters(output);
+      device::FenceRegisters(scores);  // packing must not start before the weights are free
+      Release(&shared_.v_empty[v_.stage]);
+      v_.Advance();
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
+      device::PackWeights<typename C::Element>(scores, weights);
+    }
+
+    device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
+    IssueValues(output, weights);
+    device::WgmmaWait<0>();
+    device::FenceRegisters(output);
+    Release(&shared_.v_empty[v_.stage]);
+    v_.Advance();
+  }
+
+  __device__ __forceinline__ void WaitForKeys(int32_t tile) const {
+    if (tile >= 0) device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
+  }
+
+  template <int kUnfinished>
+  __device__ __forceinline__ void FinishScores(float (&scores)[kScores], int32_t tile) {
+    device::WgmmaWait<kUnfinished>();
+    device::FenceRegisters(scores);
+    Mask(scores, tile);
+    Release(&shared_.k_empty[k_.stage]);
+    if (tile == 0) Release(&shared_.q_empty);
+    k_.Advance();
+  }
+
+  // Divides by the sums and writes the warp's valid rows, 16 bytes a lane, through its own piece of
+  // shared memory.
+  __device__ __forceinline__ void Store(const TileWork& work, const device::SoftmaxState& state,
+                                        float (&output)[kOutputs]) const {
+    const int32_t warp_row = 16 * warp_;
+    float inverse[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float sum = device::QuadSum(state.sum[r]);
+      inverse[r] = sum == 0.0f ? 0.0f : 1.0f / sum;
+      const int32_t row = warp_row + lane_ / 4 + 8 * r;
+      if (work.lse != nullptr && lane_ % 4 == 0 && row < work.rows) {
+        constexpr float kLn2 = 0.693147180559945f;
+        const float log2_sum = fmaf(state.maximum[r], scale_log2_, device::Log2(sum));
+        work.lse[row] = sum == 0.0f ? device::kNegativeInfinity : log2_sum * kLn2;
+      }
+    }
+    const uint32_t own = device::SharedAddress(shared_.o[warp_]);
+    uint8_t* rows = static_cast<uint8_t*>(work.output) + warp_row * work.row_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // Rows of 128 bytes, their 16-byte pieces exchanged by the row's low bits: no bank conflicts
+      // either way.
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int32_t row = lane_ / 4 + 8 * r;
+          const float* pair = output + half * 32 + 4 * j + 2 * r;
+          const float low = inverse[r] == 0.0f ? 0.0f : pair[0] * inverse[r];
+          const float high = inverse[r] == 0.0f ? 0.0f : pair[1] * inverse[r];
+          device::StoreShared32(own + row * C::kRowBytes + (j ^ (row % 8)) * 16 + lane_ % 4 * 4,
+                                C::Element::Pack(low, high));
+        }
+      }
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int32_t row = 4 * i + lane_ / 8;
+        const int32_t piece = lane_ % 8;
+        const uint4 value =
+            device::LoadShared128(own + row * C::kRowBytes + (piece ^ (row % 8)) * 16);
+        if (warp_row + row < work.rows) {
+          *reinterpret_cast<uint4*>(rows + row * work.row_stride + half * C::kRowBytes +
+                                    piece * 16) = value;
+        }
+      }
+    }
+  }
+
+  SharedMemory<C>& shared_;
+  const float scale_log2_;
+  const int32_t lane_;
+  const int32_t warp_;  // 0..7
+  uint64_t queries_;
+  uint64_t keys_;
+  uint64_t values_;
+  device::RingPosition<1> q_;
+  device::RingPosition<C::kStages> k_;
+  device::RingPosition<C::kStages> v_;
+  device::RingPosition<2> work_;
+};
+
+}  // namespace segue::kernels::sm90

@@ -1,0 +1,259 @@
+// The producer warp of the sm90 attention kernel: takes work and fills shared memory.
+#pragma once
+
+#include "kernels/cuda/attention/config.h"
+#include "kernels/cuda/device/tma.h"
+
+namespace segue::kernels::sm90 {
+
+// A coordinate outside every tensor: such rows arrive as zeros.
+inline constexpr int32_t kOutside = 1 << 30;
+inline constexpr uint32_t kAllLanes = 0xffffffffu;
+
+// One warp executes all members together; members that differ between lanes say so.
+template <class C>
+class Producer {
+ public:
+  __device__ __forceinline__ Producer(const KernelParams& params, SharedMemory<C>& shared)
+      : params_(params), shared_(shared), lane_(threadIdx.x % 32) {
+    header_ = *reinterpret_cast<const ScheduleHeader*>(params.schedule);
+  }
+
+  __device__ __forceinline__ void Run() {
+    int32_t index = blockIdx.x;
+    int32_t next = Next(index);
+    while (index < header_.work) {
+      const WorkItem item = Work(index);
+      index = next;
+      next = Next(index);  // early: the counter's answer takes longer than a lookup
+      if (item.head_and_rows % 256 != 0) Tile(item);
+    }
+    device::BarrierWait(&shared_.work_empty[work_.stage], work_.parity ^ 1);
+    if (lane_ == 0) {
+      shared_.work[work_.stage].rows = -1;
+      device::BarrierArrive(&shared_.work_full[work_.stage]);
+    }
+    ReturnCounters();
+  }
+
+ private:
+  __device__ __forceinline__ WorkItem Work(int32_t index) const {
+    const auto* work =
+        reinterpret_cast<const int4*>(params_.schedule + WorkOffset(params_.capacity));
+    const int4 item = __ldg(work + index);
+    return {item.x, item.y, item.z, item.w};
+  }
+
+  __device__ __forceinline__ int32_t Next(int32_t index) {
+    const int32_t grid = static_cast<int32_t>(gridDim.x);
+    if (header_.dynamic == 0) return index + grid;
+    if (index >= header_.work) return index;
+    int32_t taken = 0;
+    if (lane_ == 0) taken = atomicAdd(&params_.counters[0], 1);
+    return grid + __shfl_sync(kAllLanes, taken, 0);
+  }
+
+  // The last CTA to finish leaves the counters as the next launch needs them.
+  __device__ __forceinline__ void ReturnCounters() const {
+    if (header_.dynamic == 0 || lane_ != 0) return;
+    __threadfence();
+    if (atomicAdd(&params_.counters[1], 1) == static_cast<int32_t>(gridDim.x) - 1) {
+      params_.counters[0] = 0;
+      params_.counters[1] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void Tile(const WorkItem& item) {
+    ReadSequence(item.sequence);
+    const int32_t head = item.head_and_rows / 256;
+    kv_head_ = head / params_.queries_per_key_head;
+    const int32_t key_tiles = HandOver(item, head);
+    if (key_tiles == 0) return;
+    LoadKeys(key_tiles - 1);
+    LoadQueries(item, head);
+    for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
+      LoadKeys(tile);
+      LoadValues(tile + 1);
+    }
+    LoadValues(0);
+  }
+
+  // Lane s keeps segment s of the sequence.
+  __device__ __forceinline__ void ReadSequence(int32_t sequence) {
+    const auto* sequences = reinterpret_cast<const int4*>(params_.schedule + SequencesOffset());
+    const int4 record = __ldg(sequences + sequence);
+    sequence_ = {record.x, record.y, record.z, record.w};
+    const auto* segments =
+        reinterpret_cast<const int4*>(params_.schedule + SegmentsOffset(params_.capacity));
+    const int32_t own = lane_ < params_.capacity.segments ? lane_ : 0;
+    const int64_t at = (int64_t{sequence} * params_.capacity.segments + own) * 2;
+    const int4 low = __ldg(segments + at);
+    const int4 high = __ldg(segments + at + 1);
+    segment_ = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  }
+
+  // Tells the consumers about the tile; returns the number of key tiles.
+  __device__ __forceinline__ int32_t HandOver(const WorkItem& item, int32_t head) {
+    const int32_t rows = item.head_and_rows % 256;
+    const int32_t q_position = __shfl_sync(kAllLanes, segment_.q_position, item.segment) + item.row;
+    const int32_t q_begin = __shfl_sync(kAllLanes, segment_.q_begin, item.segment) + item.row;
+    const int32_t source = __shfl_sync(kAllLanes, segment_.source, item.segment);
+    device::BarrierWait(&shared_.work_empty[work_.stage], work_.parity ^ 1);
+    int32_t key_extent = sequence_.key_extent;
+    if constexpr (C::kCausal) key_extent = WriteLimits(q_position, rows);
+    const int32_t key_tiles = DivideUp(key_extent, C::kKeys);
+    if (lane_ == 0) {
+      const Output& output = params_.outputs[source];
+      TileWork& work = shared_.work[work_.stage];
+      work.output = static_cast<uint8_t*>(output.data) +
+                    2 * (q_begin * output.row_stride + int64_t{head} * C::kHeadDim);
+      work.row_stride = 2 * output.row_stride;
+      work.lse = params_.lse == nullptr ? nullptr
+                                        : params_.lse + head * params_.lse_stride +
+                                              (int64_t{sequence_.lse_begin} + q_position);
+      work.rows = rows;
+      work.key_tiles = key_tiles;
+    }
+    __syncwarp();
+    if (lane_ == 0) device::BarrierArrive(&shared_.work_full[work_.stage]);
+    work_.Advance();
+    return key_tiles;
+  }
+
+  // Causal: row i of the tile sees the first kv_rows - q_rows + 1 + q_position + i key rows.
+  // Returns the limit of the last valid row, the largest.
+  __device__ __forceinline__ int32_t WriteLimits(int32_t q_position, int32_t rows) {
+    int32_t last = 0;
+    for (int32_t i = lane_; i < kQueryTile; i += 32) {
+      const int32_t count = sequence_.kv_rows - sequence_.q_rows + 1 + q_position + i;
+      int32_t limit = 0;
+      for (int32_t s = 0; s < params_.capacity.segments; ++s) {
+        limit = KeyLimit(SegmentOf(s), count, limit);
+      }
+      shared_.limits[work_.stage][i] = limit;
+      if (i == rows - 1) last = limit;
+    }
+    return __reduce_max_sync(kAllLanes, last);
+  }
+
+  // What KeyLimit and the search read of segment s.
+  __device__ __forceinline__ SegmentRecord SegmentOf(int32_t s) const {
+    SegmentRecord record{};
+    record.kv_rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
+    record.kv_position = __shfl_sync(kAllLanes, segment_.kv_position, s);
+    record.key_begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
+    return record;
+  }
+
+  // Where this lane's group of 8 rows of a key tile lies.
+  struct Group {
+    int32_t source;
+    int32_t row;    // in the source's K and V
+    int32_t count;  // valid rows, 0..8
+  };
+  struct Tile8 {
+    Group group;  // differs between lanes
+    bool whole;   // all rows are valid and follow each other in one source
+  };
+  __device__ __forceinline__ Tile8 Locate(int32_t tile) const {
+    const int32_t key = tile * C::kKeys + lane_ * kKeyGroup;
+    int32_t found = 0;
+    for (int32_t s = 1; s < params_.capacity.segments; ++s) {
+      const int32_t begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
+      const int32_t rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
+      if (rows > 0 && key >= begin) found = s;
+    }
+    const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
+    const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
+    Group group;
+    group.source = __shfl_sync(kAllLanes, segment_.source, found);
+    group.row = __shfl_sync(kAllLanes, segment_.kv_begin, found) + offset;
+    group.count = max(0, min(left, kKeyGroup));
+    const bool fits = group.count == kKeyGroup && found == __shfl_sync(kAllLanes, found, 0);
+    const bool whole = __all_sync(kAllLanes, lane_ >= C::kGroups || fits);
+    return {group, whole};
+  }
+
+  __device__ __forceinline__ void LoadKeys(int32_t tile) {
+    const Tile8 where = Locate(tile);
+    uint64_t* full = &shared_.k_full[k_.stage];
+    device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
+    if (lane_ < C::kGroups) {
+      shared_.counts[k_.stage][lane_] = static_cast<uint8_t>(where.group.count);
+    }
+    if (lane_ == 0) shared_.masked[k_.stage] = where.whole ? 0 : 1;
+    __syncwarp();
+    if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+    __syncwarp();
+    const uint32_t to = device::SharedAddress(shared_.k[k_.stage][0]);
+    if (where.whole) {
+      if (lane_ == 0) LoadHalves(to, &params_.maps[where.group.source].k, full, where.group.row);
+    } else if (lane_ < C::kGroups) {
+      // Rows past the segment are whatever follows: their scores become -inf.
+      const int32_t row = where.group.count == 0 ? kOutside : where.group.row;
+      LoadHalves(to + lane_ * kKeyGroup * C::kRowBytes, &params_.maps[where.group.source].k_group,
+                 full, row);
+    }
+    k_.Advance();
+  }
+
+  __device__ __forceinline__ void LoadValues(int32_t tile) {
+    const Tile8 where = Locate(tile);
+    uint64_t* full = &shared_.v_full[v_.stage];
+    device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
+    if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+    __syncwarp();
+    uint32_t to = device::SharedAddress(shared_.v[v_.stage][0]);
+    const SourceMaps& maps = params_.maps[where.group.source];
+    if (where.whole) {
+      if (lane_ == 0) LoadHalves(to, &maps.v, full, where.group.row);
+    } else if (lane_ < C::kGroups) {
+      to += lane_ * kKeyGroup * C::kRowBytes;
+      if (where.group.count == 0 || where.group.count == kKeyGroup) {
+        LoadHalves(to, &maps.v_group, full, where.group.count == 0 ? kOutside : where.group.row);
+      } else {
+        for (int32_t r = 0; r < kKeyGroup; ++r) {
+          const int32_t row = r < where.group.count ? where.group.row + r : kOutside;
+          LoadHalves(to + r * C::kRowBytes, &maps.v_row, full, row);
+        }
+      }
+    }
+    v_.Advance();
+  }
+
+  // Both halves of head_dim of a box of K or V.
+  __device__ __forceinline__ void LoadHalves(uint32_t to, const CUtensorMap* map, uint64_t* full,
+                                             int32_t row) const {
+    device::LoadBox(to, map, full, {0, row, kv_head_}, device::kEvictLast);
+    device::LoadBox(to + C::kKeyHalfBytes, map, full, {64, row, kv_head_}, device::kEvictLast);
+  }
+
+  __device__ __forceinline__ void LoadQueries(const WorkItem& item, int32_t head) {
+    const int32_t row = __shfl_sync(kAllLanes, segment_.q_begin, item.segment) + item.row;
+    const int32_t source = __shfl_sync(kAllLanes, segment_.source, item.segment);
+    device::BarrierWait(&shared_.q_empty, q_.parity ^ 1);
+    if (lane_ == 0) {
+      device::BarrierArriveExpect(&shared_.q_full, 2 * C::kQueryHalfBytes);
+      const CUtensorMap* map = &params_.maps[source].q;
+      const uint32_t to = device::SharedAddress(shared_.q[0]);
+      device::LoadBox(to, map, &shared_.q_full, {0, row, head}, device::kEvictFirst);
+      device::LoadBox(to + C::kQueryHalfBytes, map, &shared_.q_full, {64, row, head},
+                      device::kEvictFirst);
+    }
+    q_.Advance();
+  }
+
+  const KernelParams& params_;
+  SharedMemory<C>& shared_;
+  const int32_t lane_;
+  ScheduleHeader header_;
+  SequenceRecord sequence_;
+  SegmentRecord segment_;  // differs between lanes
+  int32_t kv_head_ = 0;
+  device::RingPosition<1> q_;
+  device::RingPosition<C::kStages> k_;
+  device::RingPosition<C::kStages> v_;
+  device::RingPosition<2> work_;
+};
+
+}  // namespace segue::kernels::sm90

@@ -1,0 +1,25 @@
+// The 16-bit element types of the tensor cores.
+#pragma once
+
+#include <cstdint>
+
+namespace segue::kernels::device {
+
+struct BFloat16 {
+  // Rounds to nearest even; `low` goes to the lower half, which is the lower column.
+  __device__ __forceinline__ static uint32_t Pack(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+  }
+};
+
+struct Float16 {
+  __device__ __forceinline__ static uint32_t Pack(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+  }
+};
+
+}  // namespace segue::kernels::device

@@ -1,0 +1,63 @@
+// Transaction barriers in shared memory (mbarrier): what producer and consumers wait on.
+#pragma once
+
+#include "kernels/cuda/device/ptx.h"
+
+namespace segue::kernels::device {
+
+// `count` arrivals complete a phase. Follow the last one with FenceBarrierInit and __syncthreads.
+__device__ __forceinline__ void BarrierInit(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count)
+               : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine.
+__device__ __forceinline__ void FenceBarrierInit() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void BarrierArrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
+}
+
+// Arrives, and makes the phase wait for `bytes` of asynchronous copies too.
+__device__ __forceinline__ void BarrierArriveExpect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// Returns once the phase of this parity is complete. Of a fresh barrier, parity 1 counts as
+// complete: a producer's first wait for an empty slot passes.
+__device__ __forceinline__ void BarrierWait(uint64_t* barrier, uint32_t parity) {
+  const uint32_t address = SharedAddress(barrier);
+  uint32_t done;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(address), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+// The position in a ring of kStages slots, each with a full and an empty barrier.
+template <uint32_t kStages>
+struct RingPosition {
+  uint32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void Advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace segue::kernels::device

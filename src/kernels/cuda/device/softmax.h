@@ -1,0 +1,64 @@
+// Online softmax over tiles of scores in wgmma accumulator registers.
+//
+// A thread of a warpgroup holds two rows, lane / 4 and lane / 4 + 8 of its warp's sixteen, and of
+// every 8 columns j the pair 8 j + 2 (lane % 4) + {0, 1}: scores[4 j + 2 r + i] is row r, column i.
+#pragma once
+
+#include "kernels/cuda/device/ptx.h"
+#include "kernels/cuda/device/reduce.h"
+
+namespace segue::kernels::device {
+
+inline constexpr float kNegativeInfinity = -__builtin_huge_valf();
+
+// Of the thread's two rows. The maximum is of raw scores, equal in the four lanes of a row; the sum
+// is of this lane's own columns until the end.
+struct SoftmaxState {
+  float maximum[2] = {kNegativeInfinity, kNegativeInfinity};
+  float sum[2] = {0.0f, 0.0f};
+};
+
+// Turns scores s into 2^(c s - c m), m being the row's maximum so far, and updates the state.
+// rescale[r] is what earlier outputs of the row must be multiplied by. Where all scores so far are
+// -inf the weights are 0. c = softmax scale x log2(e), which is greater than 0.
+template <int kScores>
+__device__ __forceinline__ void SoftmaxTile(float (&scores)[kScores], float c, SoftmaxState& state,
+                                            float (&rescale)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    // Two chains each hide the latency of the maximum and of the sum.
+    float low = state.maximum[r];
+    float high = kNegativeInfinity;
+#pragma unroll
+    for (int j = 0; j < kScores; j += 4) {
+      low = fmaxf(low, scores[j + 2 * r]);
+      high = fmaxf(high, scores[j + 2 * r + 1]);
+    }
+    const float maximum = QuadMax(fmaxf(low, high));
+    const float base = maximum == kNegativeInfinity ? 0.0f : maximum * c;
+    rescale[r] = Exp2(fmaf(state.maximum[r], c, -base));
+    state.maximum[r] = maximum;
+    float even = 0.0f;
+    float odd = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kScores; j += 4) {
+      scores[j + 2 * r] = Exp2(fmaf(scores[j + 2 * r], c, -base));
+      scores[j + 2 * r + 1] = Exp2(fmaf(scores[j + 2 * r + 1], c, -base));
+      even += scores[j + 2 * r];
+      odd += scores[j + 2 * r + 1];
+    }
+    state.sum[r] = fmaf(state.sum[r], rescale[r], even + odd);
+  }
+}
+
+// The scores as the A operand of the P V product: four registers for every 16 columns.
+template <class Element, int kScores>
+__device__ __forceinline__ void PackWeights(const float (&scores)[kScores],
+                                            uint32_t (&packed)[kScores / 2]) {
+#pragma unroll
+  for (int i = 0; i < kScores / 2; ++i) {
+    packed[i] = Element::Pack(scores[2 * i], scores[2 * i + 1]);
+  }
+}
+
+}  // namespace segue::kernels::device
