@@ -1,0 +1,117 @@
+// A batch of random sequences on the GPU, run through the sm90 kernel and judged against float64.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/attention_sm90.h"
+
+namespace segue::kernels {
+
+// Device memory of a test; frees itself.
+class GpuMemory {
+ public:
+  explicit GpuMemory(int64_t bytes);
+  ~GpuMemory();
+  GpuMemory(const GpuMemory&) = delete;
+  GpuMemory& operator=(const GpuMemory&) = delete;
+
+  void Write(const void* from);  // the whole memory
+  void Read(void* to) const;
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_;
+};
+
+// Why there is nothing to test on; empty where there is a Hopper GPU.
+std::string NoGpuReason();
+
+struct SegmentLength {
+  int32_t q_rows;
+  int32_t kv_rows;
+};
+using SequenceLengths = std::vector<SegmentLength>;
+
+struct BatchOptions {
+  int32_t q_heads = 2;
+  int32_t kv_heads = 2;
+  bool causal = false;
+  attention::ElementType element_type = attention::ElementType::kBFloat16;
+  // Of every row of Q, K and V that belongs to no sequence: a bfloat16 or float16 pattern.
+  uint16_t poison = 0x7fff;  // NaN
+  int32_t sequences = 0;     // capacity; 0: as many as the first lengths
+  int32_t rows = 0;          // capacity of each source; 0: as the first lengths need
+};
+
+// Source s holds segment s of every sequence, rows one after the other with gaps between, as slices
+// of one fused [rows, (q_heads + 2 kv_heads) x 128] tensor; O has a tensor of its own.
+class Batch {
+ public:
+  Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& options, uint32_t seed);
+
+  // Other lengths in the same memory; new random contents.
+  void SetLengths(const std::vector<SequenceLengths>& lengths, uint32_t seed);
+  // Overwrites the rows that belong to no sequence, and the outputs, by a pattern.
+  void Poison(uint16_t pattern);
+  // Copies contents of sequence `from` of another batch to sequence `to`, of equal lengths.
+  void CopySequence(const Batch& other, int32_t from, int32_t to);
+  void Upload();
+
+  Status Refresh(const Stream& stream);
+  Status Run(const Stream& stream);
+  // Waits, reads the outputs, and returns what is wrong with them; empty when nothing is.
+  std::string Check();
+  // The bytes of a sequence's outputs and log-sum-exp, after Check or Fetch.
+  void Fetch();
+  std::vector<uint16_t> OutputOf(int32_t sequence) const;
+  std::vector<float> LseOf(int32_t sequence) const;
+
+  const ScheduleShape& shape() const { return shape_; }
+  const std::vector<SegmentRows>& rows() const { return rows_; }
+  int32_t sequences() const { return static_cast<int32_t>(lengths_.size()); }
+  std::vector<uint8_t> ReadSchedule() const;
+  void WriteSegment(int32_t index, const SegmentRows& rows) { rows_[index] = rows; }
+  bool OutputsUntouched() const;
+
+ private:
+  struct Source {
+    int32_t rows = 0;
+    std::vector<uint16_t> fused;  // host copies
+    std::vector<uint16_t> output;
+    GpuMemory* device_fused = nullptr;
+    GpuMemory* device_output = nullptr;
+    std::vector<bool> q_used;
+    std::vector<bool> kv_used;
+  };
+
+  void Place();
+  float Value(uint16_t bits) const;
+  uint16_t* Row(Source& source, int32_t row, int32_t head);  // head of Q, then K, then V
+  const uint16_t* Row(const Source& source, int32_t row, int32_t head) const;
+  std::string CheckRow(int32_t sequence, int32_t query, int32_t head, int64_t lse_row) const;
+  SegmentRows SegmentAt(int32_t sequence, int32_t segment) const;
+  int64_t LseBegin(int32_t sequence) const;
+
+  BatchOptions options_;
+  std::vector<SequenceLengths> lengths_;
+  std::mt19937 random_;
+  ScheduleShape shape_{};
+  std::vector<SegmentRows> rows_;
+  std::vector<Source> sources_;
+  std::vector<std::unique_ptr<GpuMemory>> memory_;
+  GpuMemory* schedule_ = nullptr;
+  GpuMemory* device_rows_ = nullptr;
+  GpuMemory* device_count_ = nullptr;
+  GpuMemory* counters_ = nullptr;
+  GpuMemory* device_lse_ = nullptr;
+  std::vector<float> lse_;
+  int32_t lse_rows_ = 0;
+};
+
+}  // namespace segue::kernels
