@@ -6,23 +6,6 @@
 
 namespace segue::kernels::sm90 {
 
-template <class C>
-__device__ __forceinline__ void InitBarriers(SharedMemory<C>& shared) {
-  device::BarrierInit(&shared.q_full, 1);
-  device::BarrierInit(&shared.q_empty, C::kConsumerWarps);
-  for (uint32_t stage = 0; stage < C::kStages; ++stage) {
-    device::BarrierInit(&shared.k_full[stage], 1);
-    device::BarrierInit(&shared.k_empty[stage], C::kConsumerWarps);
-    device::BarrierInit(&shared.v_full[stage], 1);
-    device::BarrierInit(&shared.v_empty[stage], C::kConsumerWarps);
-  }
-  for (uint32_t slot = 0; slot < 2; ++slot) {
-    device::BarrierInit(&shared.work_full[slot], 1);
-    device::BarrierInit(&shared.work_empty[slot], C::kConsumerWarps);
-  }
-  device::FenceBarrierInit();
-}
-
 // Dynamic shared memory: sizeof(SharedMemory<C>), starting at a multiple of 1024.
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)

@@ -6,6 +6,7 @@
 #include "kernels/attention_schedule.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/mbarrier.h"
+#include "kernels/cuda/device/ring.h"
 
 namespace segue::kernels::sm90 {
 
@@ -57,7 +58,7 @@ struct Config {
   static constexpr uint32_t kRowBytes = 128;  // 64 elements: one row of a swizzle atom
   static constexpr uint32_t kQueryHalfBytes = kQueryTile * kRowBytes;
   static constexpr uint32_t kKeyHalfBytes = kKeys * kRowBytes;
-  static_assert(kGroups <= 32, "a lane of the producer fills each group");
+  static_assert(kGroups <= 24, "a lane fills each group; three words hold the counts");
 };
 
 // A work item as the producer hands it to the consumers.
@@ -67,6 +68,13 @@ struct TileWork {
   float* lse;          // of the tile's first row and head, or null
   int32_t rows;        // valid query rows; -1: no more work
   int32_t key_tiles;   // 0: no row sees a key
+};
+
+// Valid rows (0..8) of each group of 8 rows of a key tile, four bits a group. The lane that arrives
+// at the tile's barrier writes it whole.
+struct alignas(16) KeyCounts {
+  uint32_t words[3];
+  uint32_t masked;  // whether any count is below 8
 };
 
 template <class C>
@@ -80,13 +88,28 @@ struct SharedMemory {
   TileWork work[2];
   // Causal: how far along the key axis each query row sees.
   int32_t limits[2][C::kCausal ? kQueryTile : 1];
-  // Of the key tile in each stage: valid rows (0..8) of each group of 8, four groups a word.
-  alignas(16) uint8_t counts[C::kStages][32];
-  uint32_t masked[C::kStages];  // whether any count is below 8
+  KeyCounts counts[C::kStages];  // of the key tile in each stage
   uint64_t q_full, q_empty;
   uint64_t k_full[C::kStages], k_empty[C::kStages];
   uint64_t v_full[C::kStages], v_empty[C::kStages];
   uint64_t work_full[2], work_empty[2];
 };
+
+template <class C>
+__device__ __forceinline__ void InitBarriers(SharedMemory<C>& shared) {
+  device::BarrierInit(&shared.q_full, 1);
+  device::BarrierInit(&shared.q_empty, C::kConsumerWarps);
+  for (uint32_t stage = 0; stage < C::kStages; ++stage) {
+    device::BarrierInit(&shared.k_full[stage], 1);
+    device::BarrierInit(&shared.k_empty[stage], C::kConsumerWarps);
+    device::BarrierInit(&shared.v_full[stage], 1);
+    device::BarrierInit(&shared.v_empty[stage], C::kConsumerWarps);
+  }
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    device::BarrierInit(&shared.work_full[slot], 1);
+    device::BarrierInit(&shared.work_empty[slot], C::kConsumerWarps);
+  }
+  device::FenceBarrierInit();
+}
 
 }  // namespace segue::kernels::sm90

@@ -6,6 +6,7 @@
 #include "kernels/cuda/device/named_barrier.h"
 #include "kernels/cuda/device/softmax.h"
 #include "kernels/cuda/device/wgmma.h"
+#include "kernels/cuda/device/wgmma_operand.h"
 
 namespace segue::kernels::sm90 {
 
@@ -120,11 +121,11 @@ class Consumer {
   // whatever they are.
   __device__ __forceinline__ void Mask(float (&scores)[kScores], int32_t tile) const {
     const int32_t column = 2 * (lane_ % 4);
-    if (shared_.masked[k_.stage] != 0) {
-      const auto* counts = reinterpret_cast<const uint32_t*>(shared_.counts[k_.stage]);
+    const KeyCounts counts = shared_.counts[k_.stage];
+    if (counts.masked != 0) {
 #pragma unroll
       for (int j = 0; j < C::kGroups; ++j) {
-        const int32_t count = counts[j / 4] >> (8 * (j % 4)) & 0xff;
+        const auto count = static_cast<int32_t>(counts.words[j / 8] >> (4 * (j % 8)) & 0xf);
         Select(scores, j, column < count, column + 1 < count, 0);
         Select(scores, j, column < count, column + 1 < count, 1);
       }

@@ -165,25 +165,37 @@ class Producer {
     }
     const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
     const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
+    // Every lane takes part in every exchange: none may stand behind a condition that differs
+    // between lanes.
+    const int32_t first = __shfl_sync(kAllLanes, found, 0);
     Group group;
     group.source = __shfl_sync(kAllLanes, segment_.source, found);
     group.row = __shfl_sync(kAllLanes, segment_.kv_begin, found) + offset;
     group.count = max(0, min(left, kKeyGroup));
-    const bool fits = group.count == kKeyGroup && found == __shfl_sync(kAllLanes, found, 0);
-    const bool whole = __all_sync(kAllLanes, lane_ >= C::kGroups || fits);
+    const bool fits = group.count == kKeyGroup && found == first;
+    const bool whole = __all_sync(kAllLanes, lane_ >= C::kGroups || fits) != 0;
     return {group, whole};
+  }
+
+  __device__ __forceinline__ KeyCounts CountsOf(const Tile8& where) const {
+    const uint32_t own = lane_ < C::kGroups ? where.group.count << (4 * (lane_ % 8)) : 0;
+    KeyCounts counts;
+    for (int32_t word = 0; word < 3; ++word) {
+      counts.words[word] = __reduce_or_sync(kAllLanes, lane_ / 8 == word ? own : 0);
+    }
+    counts.masked = where.whole ? 0 : 1;
+    return counts;
   }
 
   __device__ __forceinline__ void LoadKeys(int32_t tile) {
     const Tile8 where = Locate(tile);
     uint64_t* full = &shared_.k_full[k_.stage];
     device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
-    if (lane_ < C::kGroups) {
-      shared_.counts[k_.stage][lane_] = static_cast<uint8_t>(where.group.count);
+    const KeyCounts counts = CountsOf(where);
+    if (lane_ == 0) {
+      shared_.counts[k_.stage] = counts;
+      device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
     }
-    if (lane_ == 0) shared_.masked[k_.stage] = where.whole ? 0 : 1;
-    __syncwarp();
-    if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
     __syncwarp();
     const uint32_t to = device::SharedAddress(shared_.k[k_.stage][0]);
     if (where.whole) {

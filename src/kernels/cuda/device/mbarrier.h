@@ -5,6 +5,16 @@
 
 namespace segue::kernels::device {
 
+// In a build with SEGUE_RANDOM_DELAYS each warp sleeps now and then where roles hand over to each
+// other, so that an order that only usually holds shows as wrong bytes.
+__device__ __forceinline__ void RandomDelay() {
+#ifdef SEGUE_RANDOM_DELAYS
+  const uint32_t mixed =
+      (static_cast<uint32_t>(clock64()) ^ (threadIdx.x / 32 * 977 + blockIdx.x)) * 2654435761u;
+  if (mixed >> 29 == 0) __nanosleep(mixed >> 16 & 0xfff);
+#endif
+}
+
 // `count` arrivals complete a phase. Follow the last one with FenceBarrierInit and __syncthreads.
 __device__ __forceinline__ void BarrierInit(uint64_t* barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count)
@@ -17,6 +27,7 @@ __device__ __forceinline__ void FenceBarrierInit() {
 }
 
 __device__ __forceinline__ void BarrierArrive(uint64_t* barrier) {
+  RandomDelay();
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
 }
 
@@ -31,6 +42,7 @@ __device__ __forceinline__ void BarrierArriveExpect(uint64_t* barrier, uint32_t 
 // Returns once the phase of this parity is complete. Of a fresh barrier, parity 1 counts as
 // complete: a producer's first wait for an empty slot passes.
 __device__ __forceinline__ void BarrierWait(uint64_t* barrier, uint32_t parity) {
+  RandomDelay();
   const uint32_t address = SharedAddress(barrier);
   uint32_t done;
   do {
@@ -45,19 +57,5 @@ __device__ __forceinline__ void BarrierWait(uint64_t* barrier, uint32_t parity) 
         : "memory");
   } while (done == 0);
 }
-
-// The position in a ring of kStages slots, each with a full and an empty barrier.
-template <uint32_t kStages>
-struct RingPosition {
-  uint32_t stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ void Advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 }  // namespace segue::kernels::device
