@@ -1,4 +1,4 @@
-// The host's stand-in for src/kernels/cuda/device/named_barrier.h: no configuration that is emulated
+// The host's stand-in for src/kernels/cuda/device/named_barrier.h: no configuration emulated here
 // takes turns.
 #pragma once
 
