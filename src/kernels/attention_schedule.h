@@ -5,10 +5,13 @@
 // segment, and the list of work. It lies in one block of memory whose layout follows from a
 // capacity that the caller fixes once, so lengths and batch size may change under a captured graph.
 // Everything here is arithmetic that host and device share: BuildSchedule (host) and the refresh
-// kernel (device) write the same bytes. Only <cstdint> is used, so that nvcc sees what g++ sees.
+// kernel (device) write the same bytes. Only <cstdint> and plain structs are used, so that
+// nvcc sees what g++ sees.
 #pragma once
 
 #include <cstdint>
+
+#include "segue/segment_rows.h"
 
 #if defined(__CUDACC__)
 #define SEGUE_HOST_DEVICE __host__ __device__
@@ -31,14 +34,8 @@ inline constexpr int32_t kMaxSources = 8;
 inline constexpr int32_t kMaxSegments = 32;     // of a sequence: one lane of the producer each
 inline constexpr int32_t kMaxSequences = 2048;  // the refresh kernel sorts them in shared memory
 
-// Where a segment's rows lie. A source is a set of tensors (Q, K, V, O) with their strides.
-struct SegmentRows {
-  int32_t source;
-  int32_t q_begin;  // first row in the source's Q and O
-  int32_t q_rows;
-  int32_t kv_begin;  // first row in the source's K and V
-  int32_t kv_rows;
-};
+// A source is a set of tensors (Q, K, V, O) with their strides.
+using attention::SegmentRows;
 
 // Rows that exist in a source's tensors.
 struct SourceRows {
