@@ -11,7 +11,7 @@ namespace segue::attention {
 using kernels::Context;
 using kernels::CpuIsa;
 
-void GatherRows(const Sequence& sequence, const SegmentRows& which, int64_t begin, int64_t count,
+void GatherRows(const Sequence& sequence, const SegmentField& which, int64_t begin, int64_t count,
                 float** rows) {
   for (const Segment& segment : sequence.segments) {
     if (count == 0) return;

@@ -18,14 +18,14 @@ inline constexpr int64_t kKeyTile = 128;
 inline constexpr int32_t kMostHeadDim = 1024;
 
 // One tensor of a segment, to be gathered over the segments of a sequence.
-struct SegmentRows {
+struct SegmentField {
   RowsView Segment::* view;
   int64_t Segment::* count;
   int64_t column;  // where the head begins in a row
 };
 
 // Pointers to rows [begin, begin + count) of a sequence, counted through its segments.
-void GatherRows(const Sequence& sequence, const SegmentRows& which, int64_t begin, int64_t count,
+void GatherRows(const Sequence& sequence, const SegmentField& which, int64_t begin, int64_t count,
                 float** rows);
 
 // Attends all rows of one tile; `scratch` is the worker's (ThreadPool::Scratch).
