@@ -5,15 +5,15 @@
 
 namespace segue::attention {
 
-std::string Plan::ToString() const {
+std::string TilePlan::ToString() const {
   int64_t largest = 0;
   for (const Tile& tile : tiles) largest = std::max(largest, tile.query_rows);
   return std::to_string(rows.size()) + " sequences, " + std::to_string(tiles.size()) +
          " tiles of at most " + std::to_string(largest) + " query rows";
 }
 
-Plan MakePlan(const Options& options, Span<const Sequence> sequences, int64_t query_block) {
-  Plan plan;
+TilePlan MakeTilePlan(const Options& options, Span<const Sequence> sequences, int64_t query_block) {
+  TilePlan plan;
   plan.rows.reserve(sequences.size());
   plan.query_offset.reserve(sequences.size());
   int64_t tiles = 0;

@@ -27,7 +27,7 @@ struct SequenceRows {
   int64_t key = 0;
 };
 
-struct Plan {
+struct TilePlan {
   std::vector<SequenceRows> rows;     // [sequences]
   std::vector<int64_t> query_offset;  // [sequences]: query rows of all earlier sequences
   int64_t total_query_rows = 0;
@@ -41,6 +41,6 @@ struct Plan {
 
 // Depends on the lengths and heads only, not on the threads that will run it.
 // Preconditions: the segments were checked; query_block > 0.
-Plan MakePlan(const Options& options, Span<const Sequence> sequences, int64_t query_block);
+TilePlan MakeTilePlan(const Options& options, Span<const Sequence> sequences, int64_t query_block);
 
 }  // namespace segue::attention

@@ -9,10 +9,10 @@ namespace {
 
 Segment Rows(int64_t q_rows, int64_t kv_rows) { return {.q_rows = q_rows, .kv_rows = kv_rows}; }
 
-TEST(Plan, TakesTheLongestSequenceFirstAndCoversEveryRowOnce) {
+TEST(TilePlan, TakesTheLongestSequenceFirstAndCoversEveryRowOnce) {
   const std::vector<Sequence> sequences = {
       {{Rows(3, 3), Rows(2, 2)}}, {{Rows(0, 4)}}, {{Rows(10, 10)}}, {}};
-  const Plan plan = MakePlan({.q_heads = 2}, sequences, 4);
+  const TilePlan plan = MakeTilePlan({.q_heads = 2}, sequences, 4);
   EXPECT_EQ(plan.total_query_rows, 15);
   EXPECT_EQ(plan.query_offset, (std::vector<int64_t>{0, 5, 5, 15}));
   EXPECT_EQ(plan.rows[1].query, 0);

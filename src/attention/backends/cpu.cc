@@ -56,7 +56,7 @@ const char* RejectsCpu(const Params& params, const Context& context) {
 Status RunCpu(const Params& params, const Context& context) {
   const bool wide = kernels::cpu::MissingIsa(CpuIsa::kAvx512, context) == nullptr;
   const TileCode attend = wide ? kAttendTileAvx512 : kAttendTileAvx2;
-  const Plan plan = MakePlan(params.options, params.sequences, kQueryBlock);
+  const TilePlan plan = MakeTilePlan(params.options, params.sequences, kQueryBlock);
   ThreadPool& pool = context.stream.pool();
   const auto body = [&](int64_t task, int worker) {
     attend(params, plan, plan.tiles[task], pool.Scratch(worker));

@@ -29,7 +29,8 @@ void GatherRows(const Sequence& sequence, const SegmentField& which, int64_t beg
                 float** rows);
 
 // Attends all rows of one tile; `scratch` is the worker's (ThreadPool::Scratch).
-using TileCode = void (*)(const Params& params, const Plan& plan, const Tile& tile, void* scratch);
+using TileCode = void (*)(const Params& params, const TilePlan& plan, const Tile& tile,
+                          void* scratch);
 
 extern const TileCode kAttendTileAvx2;
 extern const TileCode kAttendTileAvx512;

@@ -4,7 +4,7 @@
 
 namespace segue::attention {
 
-const TileCode kAttendTileAvx512 = [](const Params& params, const Plan& plan, const Tile& tile,
+const TileCode kAttendTileAvx512 = [](const Params& params, const TilePlan& plan, const Tile& tile,
                                       void* scratch) {
   AttentionTile<kernels::cpu::Avx512>(params, plan, tile, scratch).Run();
 };

@@ -34,7 +34,7 @@ class AttentionTile {
                                          kKeyTile * kPanel + 2 * kPanels * kPanel + 2 * kLanes;
   static_assert(kMostFloats * int64_t{sizeof(float)} <= ThreadPool::kScratchBytes);
 
-  AttentionTile(const Params& params, const Plan& plan, const Tile& tile, void* scratch)
+  AttentionTile(const Params& params, const TilePlan& plan, const Tile& tile, void* scratch)
       : params_(params),
         sequence_(params.sequences[tile.sequence]),
         tile_(tile),

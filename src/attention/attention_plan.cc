@@ -1,0 +1,163 @@
+#include "segue/attention_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/backends/plan_backend.h"
+#include "attention/plan_check.h"
+#include "attention/plan_registry.h"
+#include "attention/plan_work.h"
+#include "device/gpu.h"
+
+namespace segue::attention {
+
+struct Plan::State {
+  PlanSettings settings;
+  std::vector<BackendChoice> choices;
+  const PlanBackend* backend = nullptr;
+  std::string name;
+  std::unique_ptr<BackendPlan> plan;
+  std::vector<SegmentRows> rows;  // last set from the host
+};
+
+Result<Gpu> CurrentGpu() {
+  const Result<GpuTraits> traits = CurrentGpuTraits();
+  if (!traits) return traits.error();
+  return Gpu{.compute_capability = traits->compute_capability,
+             .multiprocessors = traits->multiprocessors};
+}
+
+Plan::Plan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+Result<Plan> Plan::Create(const PlanSettings& settings) {
+  SEGUE_RETURN_IF_ERROR(CheckSettings(settings));
+  auto state = std::make_unique<State>();
+  state->settings = settings;
+  PlanSettings& complete = state->settings;
+  if (complete.max_query_rows == 0) {
+    for (const TensorRows& tensor : complete.tensors) complete.max_query_rows += tensor.q_rows;
+  }
+  std::string no_gpu;
+  if (complete.place == Place::kCuda && !complete.gpu) {
+    const Result<Gpu> gpu = CurrentGpu();
+    if (gpu) {
+      complete.gpu = *gpu;
+    } else {
+      no_gpu = gpu.error().got;
+    }
+  }
+  SEGUE_ASSIGN_OR_RETURN(PlanChoice choice, ChooseBackend(complete, no_gpu));
+  state->backend = choice.backend;
+  state->name = choice.backend->name;
+  state->choices = std::move(choice.choices);
+  SEGUE_ASSIGN_OR_RETURN(state->plan, choice.backend->make(complete));
+  return Plan(std::move(state));
+}
+
+const PlanSettings& Plan::settings() const { return state_->settings; }
+const std::string& Plan::backend() const { return state_->name; }
+const std::vector<BackendChoice>& Plan::choices() const { return state_->choices; }
+int64_t Plan::workspace_bytes() const { return state_->plan->workspace_bytes(); }
+
+namespace {
+
+Status CheckWorkspace(const char* operation, const BackendPlan& plan, const void* workspace) {
+  const int64_t bytes = plan.workspace_bytes();
+  if (bytes == 0) return {};
+  if (workspace == nullptr) {
+    return Invalid(operation, "workspace", "null", std::to_string(bytes) + " bytes");
+  }
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0) {
+    return Invalid(operation, "workspace", "a pointer that is no multiple of 256",
+                   "memory aligned to 256 bytes");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Plan::Prepare(void* workspace, void* stream) {
+  SEGUE_RETURN_IF_ERROR(CheckWorkspace("prepare attention", *state_->plan, workspace));
+  return state_->plan->Prepare(workspace, stream);
+}
+
+Status Plan::SetLengths(std::span<const SegmentRows> rows, void* workspace, void* stream) {
+  constexpr char kOp[] = "set attention lengths";
+  SEGUE_RETURN_IF_ERROR(CheckLengths(state_->settings, rows));
+  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
+  if (state_->settings.place == Place::kCuda) {
+    SEGUE_ASSIGN_OR_RETURN(const bool capturing, IsCapturing(stream));
+    if (capturing) {
+      return Invalid(kOp, "stream", "one that is being captured",
+                     "Refresh inside a capture: a graph would replay these lengths only");
+    }
+  }
+  SEGUE_RETURN_IF_ERROR(state_->plan->SetLengths(rows, workspace, stream));
+  state_->rows.assign(rows.begin(), rows.end());
+  return {};
+}
+
+Status Plan::Refresh(const SegmentRows* rows, const int32_t* sequences, void* workspace,
+                     void* stream) {
+  constexpr char kOp[] = "refresh attention lengths";
+  if (!state_->settings.device_lengths) {
+    return Invalid(kOp, "device_lengths", "false", "a plan made for lengths in device memory");
+  }
+  if (rows == nullptr || sequences == nullptr) {
+    return Invalid(kOp, rows == nullptr ? "rows" : "sequences", "null", "device memory");
+  }
+  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
+  return state_->plan->Refresh(rows, sequences, workspace, stream);
+}
+
+Status Plan::Run(std::span<const TensorSet> tensors, float* lse, int64_t lse_stride,
+                 void* workspace, void* stream) const {
+  constexpr char kOp[] = "run attention";
+  std::vector<TensorSet> complete(tensors.begin(), tensors.end());
+  SEGUE_RETURN_IF_ERROR(CompleteTensors(state_->settings, complete));
+  if (lse != nullptr && !state_->settings.wants_lse) {
+    return Invalid(kOp, "lse", "memory for it", "null, as planned (wants_lse)");
+  }
+  if (lse != nullptr && lse_stride < state_->settings.max_query_rows) {
+    return Invalid(kOp, "lse_stride", std::to_string(lse_stride),
+                   "at least max_query_rows, " + std::to_string(state_->settings.max_query_rows));
+  }
+  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
+  return state_->plan->Run(complete, lse, lse_stride, workspace, stream);
+}
+
+Result<LengthsReport> Plan::ReadReport(void* workspace, void* stream) const {
+  SEGUE_RETURN_IF_ERROR(CheckWorkspace("read attention's report", *state_->plan, workspace));
+  return state_->plan->ReadReport(workspace, stream);
+}
+
+Result<WorkList> Plan::Work(std::span<const SegmentRows> rows) const {
+  SEGUE_RETURN_IF_ERROR(CheckLengths(state_->settings, rows));
+  SEGUE_ASSIGN_OR_RETURN(WorkList list, state_->plan->Work(rows));
+  AssignWork(list);
+  return list;
+}
+
+std::string Plan::ToString() const {
+  std::string text = Describe(state_->settings, state_->choices);
+  if (state_->rows.empty()) return text;
+  const Result<WorkList> list = Work(state_->rows);
+  const int64_t sequences = static_cast<int64_t>(state_->rows.size()) / settings().max_segments;
+  text += "lengths of " + std::to_string(sequences) + " sequences: ";
+  return text + (list ? Describe(*list) : list.error().Message()) + "\n";
+}
+
+PlanSettings PlanFor(const Batch& batch, const Options& options, Place place) {
+  PlanSettings settings{.options = options, .place = place};
+  settings.max_sequences = std::max(batch.sequences(), 1);
+  settings.max_segments = std::max(batch.segments, 1);
+  for (const TensorSet& set : batch.tensors) {
+    settings.tensors.push_back({.q_rows = set.q_rows, .kv_rows = set.kv_rows});
+  }
+  return settings;
+}
+
+}  // namespace segue::attention

@@ -1,0 +1,40 @@
+#include "device/gpu.h"
+
+#include <cuda_runtime_api.h>
+
+namespace segue {
+namespace {
+
+Error CudaError(const char* call, cudaError_t status) {
+  return {.code = ErrorCode::kUnsupported,
+          .operation = "ask the GPU",
+          .argument = call,
+          .got = cudaGetErrorString(status),
+          .wanted = "a CUDA driver and a device"};
+}
+
+}  // namespace
+
+Result<GpuTraits> CurrentGpuTraits() {
+  int device = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status != cudaSuccess) return CudaError("cudaGetDevice", status);
+  constexpr cudaDeviceAttr kAttributes[3] = {cudaDevAttrComputeCapabilityMajor,
+                                             cudaDevAttrComputeCapabilityMinor,
+                                             cudaDevAttrMultiProcessorCount};
+  int values[3] = {0, 0, 0};
+  for (int i = 0; i < 3; ++i) {
+    status = cudaDeviceGetAttribute(&values[i], kAttributes[i], device);
+    if (status != cudaSuccess) return CudaError("cudaDeviceGetAttribute", status);
+  }
+  return GpuTraits{.compute_capability = 10 * values[0] + values[1], .multiprocessors = values[2]};
+}
+
+Result<bool> IsCapturing(void* stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const cudaError_t status = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
+  if (status != cudaSuccess) return CudaError("cudaStreamIsCapturing", status);
+  return capture != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace segue

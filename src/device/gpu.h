@@ -1,0 +1,23 @@
+// What the layers above ask of a GPU without seeing a CUDA header. In a build without CUDA every
+// call is an error that says so.
+#pragma once
+
+#include <cstdint>
+
+#include "segue/status.h"
+
+namespace segue {
+
+struct GpuTraits {
+  int32_t compute_capability = 0;  // 10 x major + minor
+  int32_t multiprocessors = 0;
+};
+
+// The calling thread's current device. Error (kUnsupported): no CUDA in this build, no driver, no
+// device.
+Result<GpuTraits> CurrentGpuTraits();
+
+// Whether the cudaStream_t records a graph instead of running.
+Result<bool> IsCapturing(void* stream);
+
+}  // namespace segue
