@@ -66,6 +66,22 @@ Status CheckView(const std::string& name, RowsView& view, int64_t rows, const Op
   return {};
 }
 
+// Outputs that share memory would depend on who writes last.
+Status CheckOutputs(const std::string& name, const RowsView& o, int64_t rows,
+                    const Options& options) {
+  const int64_t heads = options.q_heads;
+  const int64_t dim = options.head_dim;
+  if (o.row_stride >= (heads - 1) * o.head_stride + dim ||
+      o.head_stride >= (rows - 1) * o.row_stride + dim) {
+    return {};
+  }
+  return Invalid(kRun, name,
+                 "rows " + std::to_string(o.row_stride) + " and heads " +
+                     std::to_string(o.head_stride) + " apart",
+                 "strides that keep " + std::to_string(rows) + " rows of " + std::to_string(heads) +
+                     " heads apart");
+}
+
 }  // namespace
 
 Error Invalid(const char* operation, std::string argument, std::string got, std::string wanted) {
@@ -200,6 +216,9 @@ Status CompleteTensors(const PlanSettings& settings, Span<TensorSet> tensors) {
     SEGUE_RETURN_IF_ERROR(CheckView(where + ", k", set.k, rows.kv_rows, options, options.kv_heads));
     SEGUE_RETURN_IF_ERROR(CheckView(where + ", v", set.v, rows.kv_rows, options, options.kv_heads));
     SEGUE_RETURN_IF_ERROR(CheckView(where + ", o", set.o, rows.q_rows, options, options.q_heads));
+    if (rows.q_rows > 0) {
+      SEGUE_RETURN_IF_ERROR(CheckOutputs(where + ", o", set.o, rows.q_rows, options));
+    }
   }
   return {};
 }

@@ -6,28 +6,42 @@ namespace segue::kernels {
 namespace {
 
 // What the copy engine and 16-byte stores need of a tensor.
-const char* RejectTensor(const void* data, int64_t row_stride, int64_t row_elements) {
+const char* RejectTensor(const void* data, int64_t row_stride, int64_t head_stride) {
   constexpr int64_t kMaxStride = int64_t{1} << 39;  // 2^40 bytes
   if (data == nullptr) return "a tensor with rows has a null pointer";
   if (reinterpret_cast<uintptr_t>(data) % 16 != 0) return "a pointer is no multiple of 16 bytes";
   if (row_stride % 8 != 0) return "a row stride is no multiple of 16 bytes";
-  if (row_stride < row_elements) return "a row stride is below heads x head_dim";
-  if (row_stride >= kMaxStride) return "a row stride of 2^40 bytes or more";
+  if (head_stride % 8 != 0) return "a head stride is no multiple of 16 bytes";
+  if (row_stride < 128 || head_stride < 128) return "a stride is below head_dim";
+  if (row_stride >= kMaxStride || head_stride >= kMaxStride)
+    return "a stride of 2^40 bytes or more";
   return nullptr;
 }
 
-const char* RejectSource(const AttentionSm90Source& source, const AttentionSm90Params& params) {
+// Whether two heads of two rows share memory: each must lie inside the other's step.
+bool Overlap(int64_t rows, int64_t row_stride, int64_t heads, int64_t head_stride) {
+  return row_stride < (heads - 1) * head_stride + 128 &&
+         head_stride < (rows - 1) * row_stride + 128;
+}
+
+const char* RejectSource(const AttentionSm90Source& source, int32_t q_heads) {
   if (source.q_rows < 0 || source.kv_rows < 0) return "a source with a negative number of rows";
-  const int64_t q_elements = int64_t{params.q_heads} * params.head_dim;
-  const int64_t kv_elements = int64_t{params.kv_heads} * params.head_dim;
   const char* reason = nullptr;
   if (source.q_rows > 0) {
-    reason = RejectTensor(source.q, source.q_row_stride, q_elements);
-    if (reason == nullptr) reason = RejectTensor(source.o, source.o_row_stride, q_elements);
+    reason = RejectTensor(source.q, source.q_row_stride, source.q_head_stride);
+    if (reason == nullptr) {
+      reason = RejectTensor(source.o, source.o_row_stride, source.o_head_stride);
+    }
+    if (reason == nullptr &&
+        Overlap(source.q_rows, source.o_row_stride, q_heads, source.o_head_stride)) {
+      reason = "strides let rows and heads of an output overlap";
+    }
   }
   if (reason == nullptr && source.kv_rows > 0) {
-    reason = RejectTensor(source.k, source.k_row_stride, kv_elements);
-    if (reason == nullptr) reason = RejectTensor(source.v, source.v_row_stride, kv_elements);
+    reason = RejectTensor(source.k, source.k_row_stride, source.k_head_stride);
+    if (reason == nullptr) {
+      reason = RejectTensor(source.v, source.v_row_stride, source.v_head_stride);
+    }
   }
   return reason;
 }
@@ -60,7 +74,7 @@ const char* AttentionSm90Rejects(const AttentionSm90Params& params) {
     return "no schedule in device memory";
   }
   for (int32_t i = 0; i < params.source_count; ++i) {
-    const char* reason = RejectSource(params.sources[i], params);
+    const char* reason = RejectSource(params.sources[i], params.q_heads);
     if (reason != nullptr) return reason;
   }
   return nullptr;

@@ -12,9 +12,9 @@
 
 namespace segue::kernels {
 
-// Tensors that segments lie in. Row r of head h begins at pointer + r * row_stride + h * 128
-// elements. Pointers are multiples of 16 bytes, strides of 8 elements. Where q_rows is 0, q and o
-// may be null; where kv_rows is 0, k and v.
+// Tensors that segments lie in. Row r of head h begins at pointer + r * row_stride +
+// h * head_stride elements. Pointers are multiples of 16 bytes, strides of 8 elements and at least
+// 128. Where q_rows is 0, q and o may be null; where kv_rows is 0, k and v.
 struct AttentionSm90Source {
   const void* q = nullptr;  // [q_rows, q_heads, 128]
   const void* k = nullptr;  // [kv_rows, kv_heads, 128]
@@ -26,6 +26,10 @@ struct AttentionSm90Source {
   int64_t o_row_stride = 0;
   int32_t q_rows = 0;  // rows that exist; the schedule's segments stay below
   int32_t kv_rows = 0;
+  int64_t q_head_stride = 128;
+  int64_t k_head_stride = 128;
+  int64_t v_head_stride = 128;
+  int64_t o_head_stride = 128;
 };
 
 struct AttentionSm90Params {

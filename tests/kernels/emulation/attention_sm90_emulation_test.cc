@@ -170,7 +170,7 @@ class EmulatedBatch {
       params.maps[s] = {map(source.q, heads_.q, kQueryTile), map(source.k, heads_.kv, C::kKeys),
                         map(source.k, heads_.kv, kKeyGroup), map(source.v, heads_.kv, C::kKeys),
                         map(source.v, heads_.kv, kKeyGroup), map(source.v, heads_.kv, 1)};
-      params.outputs[s] = {source.o.data(), int64_t{heads_.q} * kHeadDim};
+      params.outputs[s] = {source.o.data(), int64_t{heads_.q} * kHeadDim, kHeadDim};
     }
     params.capacity = shape_.capacity;
     params.queries_per_key_head = heads_.q / heads_.kv;

@@ -35,6 +35,7 @@ Result<EncodeTiled> FindEncodeTiled() {
 struct Tensor {
   const void* data;
   int64_t row_stride;  // elements
+  int64_t head_stride;
   int32_t rows;
   int32_t heads;
 };
@@ -50,7 +51,8 @@ class MapEncoder {
   void Encode(CUtensorMap& map, const Tensor& tensor, uint32_t box_rows) {
     const cuuint64_t sizes[3] = {128, static_cast<cuuint64_t>(tensor.rows),
                                  static_cast<cuuint64_t>(tensor.heads)};
-    const cuuint64_t strides[2] = {static_cast<cuuint64_t>(tensor.row_stride) * 2, 256};
+    const cuuint64_t strides[2] = {static_cast<cuuint64_t>(tensor.row_stride) * 2,
+                                   static_cast<cuuint64_t>(tensor.head_stride) * 2};
     const cuuint32_t box[3] = {64, box_rows, 1};
     const cuuint32_t steps[3] = {1, 1, 1};
     const CUresult result =
@@ -76,14 +78,17 @@ Status FillParams(const AttentionSm90Params& params, sm90::KernelParams& kernel)
   for (int32_t i = 0; i < params.source_count; ++i) {
     const AttentionSm90Source& source = params.sources[i];
     sm90::SourceMaps& maps = kernel.maps[i];
-    kernel.outputs[i] = {source.o, source.o_row_stride};
+    kernel.outputs[i] = {source.o, source.o_row_stride, source.o_head_stride};
     if (source.q_rows > 0) {
-      encoder.Encode(maps.q, {source.q, source.q_row_stride, source.q_rows, params.q_heads},
-                     kQueryTile);
+      const Tensor q{source.q, source.q_row_stride, source.q_head_stride, source.q_rows,
+                     params.q_heads};
+      encoder.Encode(maps.q, q, kQueryTile);
     }
     if (source.kv_rows > 0) {
-      const Tensor k{source.k, source.k_row_stride, source.kv_rows, params.kv_heads};
-      const Tensor v{source.v, source.v_row_stride, source.kv_rows, params.kv_heads};
+      const Tensor k{source.k, source.k_row_stride, source.k_head_stride, source.kv_rows,
+                     params.kv_heads};
+      const Tensor v{source.v, source.v_row_stride, source.v_head_stride, source.kv_rows,
+                     params.kv_heads};
       encoder.Encode(maps.k, k, keys);
       encoder.Encode(maps.k_group, k, kKeyGroup);
       encoder.Encode(maps.v, v, keys);

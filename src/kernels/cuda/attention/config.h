@@ -22,8 +22,9 @@ struct SourceMaps {
 };
 
 struct Output {
-  void* data;          // row r of head h begins at data + 2 (r row_stride + h head_dim) bytes
-  int64_t row_stride;  // elements
+  void* data;           // row r of head h begins at data + 2 (r row_stride + h head_stride) bytes
+  int64_t row_stride;   // elements
+  int64_t head_stride;  // elements
 };
 
 struct KernelParams {

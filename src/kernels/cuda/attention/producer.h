@@ -106,7 +106,7 @@ class Producer {
       const Output& output = params_.outputs[source];
       TileWork& work = shared_.work[work_.stage];
       work.output = static_cast<uint8_t*>(output.data) +
-                    2 * (q_begin * output.row_stride + int64_t{head} * C::kHeadDim);
+                    2 * (q_begin * output.row_stride + head * output.head_stride);
       work.row_stride = 2 * output.row_stride;
       work.lse = params_.lse == nullptr ? nullptr
                                         : params_.lse + head * params_.lse_stride +
