@@ -3,7 +3,8 @@
 // A plan fixes what a captured graph fixes: heads, capacities, which tensors there are, the back
 // end. Lengths come later and may change between calls and between replays: from the host
 // (SetLengths) or out of device memory (Refresh, once a step). Run, once a layer, reads them from
-// the workspace. All calls enqueue on the caller's stream and never wait for it.
+// the workspace. All calls enqueue on the caller's stream and never wait for it (but ReadReport);
+// SetLengths waits for an upload of its own when it is four of them ahead of the GPU.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ struct BackendChoice {
 // its outputs stay unwritten.
 struct LengthsReport {
   int32_t error = 0;        // 0: none
-  int32_t sequence = 0;     // the first one concerned; that many sequences where it is all of them
+  int32_t sequence = 0;     // the first one concerned; 0 where it is the batch as a whole
   std::string description;  // empty: none
 };
 
@@ -121,7 +122,8 @@ class Plan {
 
   // Bytes of workspace, aligned to 256, in the memory of settings().place; 0 is possible.
   int64_t workspace_bytes() const;
-  // Zeroes what must be zero before the first call with this workspace. Not captured.
+  // Zeroes what must be zero before the first call with this workspace, and allocates what uploads
+  // need; the other calls take prepared workspaces only. Errors: a stream that is being captured.
   Status Prepare(void* workspace, void* stream);
 
   // Lengths from the host: rows [sequences, max_segments]. Checked against the settings before
@@ -129,6 +131,7 @@ class Plan {
   // at once. Nothing is enqueued when workspace, stream and lengths are those of the last call.
   // Errors: counts beyond the capacity; segments outside their tensors; negative rows; a stream
   // that is being captured, since a graph would replay the upload and not the call.
+  // Query rows of different segments must not overlap: both would write the same outputs.
   Status SetLengths(std::span<const SegmentRows> rows, void* workspace, void* stream);
   // Lengths out of the memory of settings().place: `rows` as above, one count of sequences. For use
   // inside a capture. On the device mistakes are reported (ReadReport), not computed with. On kCpu
@@ -144,7 +147,7 @@ class Plan {
   Status Run(std::span<const TensorSet> tensors, float* lse, int64_t lse_stride, void* workspace,
              void* stream) const;
 
-  // Waits for the stream. Errors: a CUDA failure.
+  // Waits for the stream, which must not be capturing. Errors: a CUDA failure.
   Result<LengthsReport> ReadReport(void* workspace, void* stream) const;
 
   // The work of lengths as SetLengths takes them, which stay as they are. Host only, pure. Errors:

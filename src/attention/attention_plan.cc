@@ -18,7 +18,33 @@ struct Plan::State {
   std::string name;
   std::unique_ptr<BackendPlan> plan;
   std::vector<SegmentRows> rows;  // last set from the host
+  bool has_lengths = false;
+  std::vector<const void*> prepared;  // workspaces, where they have memory
+
+  Status CheckWorkspace(const char* operation, const void* workspace) const;
+  // A call that cannot be part of a graph.
+  Status CheckEager(const char* operation, const char* instead, void* stream) const;
 };
+
+Status Plan::State::CheckWorkspace(const char* operation, const void* workspace) const {
+  const int64_t bytes = plan->workspace_bytes();
+  if (bytes == 0) return {};
+  if (workspace == nullptr) {
+    return Invalid(operation, "workspace", "null", std::to_string(bytes) + " bytes");
+  }
+  if (std::find(prepared.begin(), prepared.end(), workspace) == prepared.end()) {
+    return Invalid(operation, "workspace", "memory that Prepare has not seen",
+                   "one that was prepared with this plan");
+  }
+  return {};
+}
+
+Status Plan::State::CheckEager(const char* operation, const char* instead, void* stream) const {
+  if (settings.place != Place::kCuda) return {};
+  SEGUE_ASSIGN_OR_RETURN(const bool capturing, IsCapturing(stream));
+  if (!capturing) return {};
+  return Invalid(operation, "stream", "one that is being captured", instead);
+}
 
 Result<Gpu> CurrentGpu() {
   const Result<GpuTraits> traits = CurrentGpuTraits();
@@ -62,41 +88,31 @@ const std::string& Plan::backend() const { return state_->name; }
 const std::vector<BackendChoice>& Plan::choices() const { return state_->choices; }
 int64_t Plan::workspace_bytes() const { return state_->plan->workspace_bytes(); }
 
-namespace {
-
-Status CheckWorkspace(const char* operation, const BackendPlan& plan, const void* workspace) {
-  const int64_t bytes = plan.workspace_bytes();
-  if (bytes == 0) return {};
-  if (workspace == nullptr) {
-    return Invalid(operation, "workspace", "null", std::to_string(bytes) + " bytes");
+Status Plan::Prepare(void* workspace, void* stream) {
+  constexpr char kOp[] = "prepare attention";
+  const int64_t bytes = workspace_bytes();
+  if (bytes > 0 && (workspace == nullptr || reinterpret_cast<uintptr_t>(workspace) % 256 != 0)) {
+    return Invalid(kOp, "workspace", workspace == nullptr ? "null" : "a pointer between",
+                   std::to_string(bytes) + " bytes at a multiple of 256");
   }
-  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0) {
-    return Invalid(operation, "workspace", "a pointer that is no multiple of 256",
-                   "memory aligned to 256 bytes");
+  SEGUE_RETURN_IF_ERROR(state_->CheckEager(kOp, "a stream that runs", stream));
+  SEGUE_RETURN_IF_ERROR(state_->plan->Prepare(workspace, stream));
+  std::vector<const void*>& prepared = state_->prepared;
+  if (std::find(prepared.begin(), prepared.end(), workspace) == prepared.end()) {
+    prepared.push_back(workspace);
   }
   return {};
-}
-
-}  // namespace
-
-Status Plan::Prepare(void* workspace, void* stream) {
-  SEGUE_RETURN_IF_ERROR(CheckWorkspace("prepare attention", *state_->plan, workspace));
-  return state_->plan->Prepare(workspace, stream);
 }
 
 Status Plan::SetLengths(std::span<const SegmentRows> rows, void* workspace, void* stream) {
   constexpr char kOp[] = "set attention lengths";
   SEGUE_RETURN_IF_ERROR(CheckLengths(state_->settings, rows));
-  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
-  if (state_->settings.place == Place::kCuda) {
-    SEGUE_ASSIGN_OR_RETURN(const bool capturing, IsCapturing(stream));
-    if (capturing) {
-      return Invalid(kOp, "stream", "one that is being captured",
-                     "Refresh inside a capture: a graph would replay these lengths only");
-    }
-  }
+  SEGUE_RETURN_IF_ERROR(state_->CheckWorkspace(kOp, workspace));
+  SEGUE_RETURN_IF_ERROR(state_->CheckEager(
+      kOp, "Refresh inside a capture: a graph would replay these lengths only", stream));
   SEGUE_RETURN_IF_ERROR(state_->plan->SetLengths(rows, workspace, stream));
   state_->rows.assign(rows.begin(), rows.end());
+  state_->has_lengths = true;
   return {};
 }
 
@@ -109,8 +125,10 @@ Status Plan::Refresh(const SegmentRows* rows, const int32_t* sequences, void* wo
   if (rows == nullptr || sequences == nullptr) {
     return Invalid(kOp, rows == nullptr ? "rows" : "sequences", "null", "device memory");
   }
-  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
-  return state_->plan->Refresh(rows, sequences, workspace, stream);
+  SEGUE_RETURN_IF_ERROR(state_->CheckWorkspace(kOp, workspace));
+  SEGUE_RETURN_IF_ERROR(state_->plan->Refresh(rows, sequences, workspace, stream));
+  state_->has_lengths = true;
+  return {};
 }
 
 Status Plan::Run(std::span<const TensorSet> tensors, float* lse, int64_t lse_stride,
@@ -125,12 +143,15 @@ Status Plan::Run(std::span<const TensorSet> tensors, float* lse, int64_t lse_str
     return Invalid(kOp, "lse_stride", std::to_string(lse_stride),
                    "at least max_query_rows, " + std::to_string(state_->settings.max_query_rows));
   }
-  SEGUE_RETURN_IF_ERROR(CheckWorkspace(kOp, *state_->plan, workspace));
+  SEGUE_RETURN_IF_ERROR(state_->CheckWorkspace(kOp, workspace));
+  if (!state_->has_lengths) return Invalid(kOp, "lengths", "none", "SetLengths or Refresh before");
   return state_->plan->Run(complete, lse, lse_stride, workspace, stream);
 }
 
 Result<LengthsReport> Plan::ReadReport(void* workspace, void* stream) const {
-  SEGUE_RETURN_IF_ERROR(CheckWorkspace("read attention's report", *state_->plan, workspace));
+  constexpr char kOp[] = "read attention's report";
+  SEGUE_RETURN_IF_ERROR(state_->CheckWorkspace(kOp, workspace));
+  SEGUE_RETURN_IF_ERROR(state_->CheckEager(kOp, "a stream that runs", stream));
   return state_->plan->ReadReport(workspace, stream);
 }
 

@@ -12,6 +12,7 @@ constexpr char kOp[] = "plan attention";
 
 // The fastest first, the reference last.
 constexpr const PlanBackend* kBackends[] = {
+    &kSm90PlanBackend,
     &kCpuPlanBackend,
     &kRefPlanBackend,
 };

@@ -7,7 +7,7 @@ namespace {
 
 Error CudaError(const char* call, cudaError_t status) {
   return {.code = ErrorCode::kUnsupported,
-          .operation = "ask the GPU",
+          .operation = "call the GPU",
           .argument = call,
           .got = cudaGetErrorString(status),
           .wanted = "a CUDA driver and a device"};
@@ -28,6 +28,22 @@ Result<GpuTraits> CurrentGpuTraits() {
     if (status != cudaSuccess) return CudaError("cudaDeviceGetAttribute", status);
   }
   return GpuTraits{.compute_capability = 10 * values[0] + values[1], .multiprocessors = values[2]};
+}
+
+Status SetToZero(void* memory, int64_t bytes, void* stream) {
+  const cudaError_t status =
+      cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) return CudaError("cudaMemsetAsync", status);
+  return {};
+}
+
+Status ReadBack(void* to, const void* from, int64_t bytes, void* stream) {
+  cudaError_t status = cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                                       static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) return CudaError("cudaMemcpyAsync", status);
+  status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) return CudaError("cudaStreamSynchronize", status);
+  return {};
 }
 
 Result<bool> IsCapturing(void* stream) {

@@ -17,6 +17,12 @@ struct GpuTraits {
 // device.
 Result<GpuTraits> CurrentGpuTraits();
 
+// Enqueues zeros into device memory.
+Status SetToZero(void* memory, int64_t bytes, void* stream);
+
+// Copies device memory to the host and waits for the stream.
+Status ReadBack(void* to, const void* from, int64_t bytes, void* stream);
+
 // Whether the cudaStream_t records a graph instead of running.
 Result<bool> IsCapturing(void* stream);
 

@@ -1,6 +1,7 @@
 // Linked in place of the files that call CUDA where no CUDA toolkit was found.
 #include "device/device.h"
 #include "device/gpu.h"
+#include "device/upload_ring.h"
 
 namespace segue {
 namespace {
@@ -19,6 +20,18 @@ Result<std::vector<DeviceInfo>> CudaDevices() { return NoCuda("list CUDA devices
 
 Result<GpuTraits> CurrentGpuTraits() { return NoCuda("ask the GPU"); }
 
-Result<bool> IsCapturing(void*) { return NoCuda("ask the GPU"); }
+Status SetToZero(void*, int64_t, void*) { return NoCuda("set device memory to zero"); }
+
+Status ReadBack(void*, const void*, int64_t, void*) { return NoCuda("read device memory"); }
+
+Result<bool> IsCapturing(void*) { return NoCuda("ask a stream"); }
+
+UploadRing::~UploadRing() {}  // nothing was ever acquired
+
+Status UploadRing::Reserve(int64_t) { return NoCuda("upload to the GPU"); }
+
+Result<void*> UploadRing::Acquire(int64_t) { return NoCuda("upload to the GPU"); }
+
+Status UploadRing::Upload(Span<const Copy>, void*) { return NoCuda("upload to the GPU"); }
 
 }  // namespace segue

@@ -195,6 +195,9 @@ TEST(AttentionPlan, RefusesLengthsOutsideItsTensorsAndCapacity) {
 TEST(AttentionPlan, RefusesTensorsThatAreNotAsPlanned) {
   Result<Plan> plan = Plan::Create(SmallSettings());
   ASSERT_TRUE(plan.ok());
+  const Tensors unset(SmallOptions(), {40, 300}, 3);
+  EXPECT_TRUE(
+      Has(ErrorOf(plan->Run(unset.sets(), nullptr, 0, nullptr, nullptr)), "lengths: got none"));
   ASSERT_TRUE(plan->SetLengths(kJoint, nullptr, nullptr).ok());
   const Tensors tensors(SmallOptions(), {40, 300}, 3);
   const auto error = [&](auto change) {
@@ -279,6 +282,109 @@ TEST(AttentionPlan, OnCudaHostBackEndsRefuse) {
   const std::string error = CreationError(settings);  // float32: no CUDA back end either
   EXPECT_TRUE(Has(error, "cpu: works on host memory only")) << error;
   EXPECT_TRUE(Has(error, "ref: works on host memory only")) << error;
+}
+
+PlanSettings H200Settings() {
+  PlanSettings settings = SmallSettings();
+  settings.options = {.q_heads = 24,
+                      .kv_heads = 24,
+                      .head_dim = 128,
+                      .softmax_scale = 0.088f,
+                      .element_type = ElementType::kBFloat16};
+  settings.place = Place::kCuda;
+  settings.gpu = Gpu{90, 132};
+  settings.tensors = {{1024, 1024}, {8192, 8192}};
+  return settings;
+}
+
+TEST(AttentionPlan, ForAGpuThatIsNotThereCanBeLookedAt) {
+  const Result<Plan> plan = Plan::Create(H200Settings());
+  ASSERT_TRUE(plan.ok()) << plan.error().Message();
+  EXPECT_EQ(plan->backend(), "sm90");
+  EXPECT_EQ(plan->workspace_bytes() % 256, 0);
+  EXPECT_GT(plan->workspace_bytes(), 9216 / 128 * 24 * 16);
+
+  // 1 + 40 tiles a head: 984 = 7 x 132 + 60, and 60 of 132 CTAs leave room for halves.
+  const std::vector<SegmentRows> one = {{0, 0, 64, 0, 64}, {1, 0, 5120, 0, 5120}};
+  Result<WorkList> list = plan->Work(one);
+  ASSERT_TRUE(list.ok());
+  EXPECT_FALSE(list->dynamic);
+  EXPECT_EQ(list->halves, 120);
+  ASSERT_EQ(list->tiles.size(), 1044u);
+  EXPECT_EQ(list->tiles[0].query_rows, 64);
+  EXPECT_EQ(list->tiles[1].query_begin, 64);
+  EXPECT_EQ(list->tiles[1].key_tiles, (5184 + 175) / 176);
+  EXPECT_EQ(list->workers[0].tiles, 8);
+  EXPECT_EQ(list->workers[131].tiles, 7);
+
+  const std::vector<SegmentRows> ragged = {
+      {0, 0, 64, 0, 64}, {1, 0, 100, 0, 100}, {0, 64, 64, 64, 64}, {1, 100, 4096, 100, 4096}};
+  list = plan->Work(ragged);
+  ASSERT_TRUE(list.ok());
+  EXPECT_TRUE(list->dynamic);
+  EXPECT_EQ(list->tiles[0].sequence, 1);
+  EXPECT_EQ(list->tiles.back().sequence, 0);
+  int64_t tiles = 0;
+  for (const WorkerLoad& worker : list->workers) tiles += worker.tiles;
+  EXPECT_EQ(tiles, static_cast<int64_t>(list->tiles.size()));
+  EXPECT_FALSE(plan->Work(std::span(ragged).first(1)).ok());
+}
+
+TEST(AttentionPlan, CausalTilesVisitTheKeysThatTheirLastRowSees) {
+  PlanSettings settings = H200Settings();
+  settings.options.causal = true;
+  const Result<Plan> plan = Plan::Create(settings);
+  ASSERT_TRUE(plan.ok());
+  const std::vector<SegmentRows> rows = {{0, 0, 0, 0, 100}, {1, 0, 256, 0, 256}};
+  const Result<WorkList> list = plan->Work(rows);
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ(list->tiles.size(), 48u);
+  // The last rows first: 356 keys, of which the second segment begins at 104 of the key axis.
+  EXPECT_EQ(list->tiles[0].query_begin, 128);
+  EXPECT_EQ(list->tiles[0].key_tiles, 3);
+  EXPECT_EQ(list->tiles[24].query_begin, 0);
+  EXPECT_EQ(list->tiles[24].key_tiles, 2);  // 228 keys end at 232
+}
+
+TEST(AttentionPlan, Sm90SaysWhyItRefuses) {
+  const auto reason = [](auto change) {
+    PlanSettings settings = H200Settings();
+    settings.backend = "sm90";
+    change(settings);
+    return CreationError(settings);
+  };
+  using P = PlanSettings;
+  EXPECT_EQ(reason([](P&) {}), "");
+  EXPECT_TRUE(Has(reason([](P& p) { p.gpu = Gpu{80, 108}; }), "compute capability 8.0, not 9.0"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.options.head_dim = 64; }), "head_dim is not 128"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.options.element_type = ElementType::kFloat32; }), "float32"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.options.softmax_scale = 0.0f; }), "softmax scale"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.tensors.resize(9); }), "9 tensor sets, more than 8"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.max_segments = 33; }), "more than 32 in a sequence"));
+  EXPECT_TRUE(Has(reason([](P& p) { p.max_sequences = 2049; }), "more than 2048"));
+  EXPECT_TRUE(Has(reason([](P& p) {
+                    p.options.q_heads = p.options.kv_heads = 60000;
+                    p.tensors.assign(8, {100000000, 1});
+                  }),
+                  "tiles of work"));
+  PlanSettings on_host = H200Settings();
+  on_host.place = Place::kCpu;
+  on_host.gpu.reset();
+  on_host.backend = "sm90";
+  EXPECT_TRUE(Has(CreationError(on_host), "sm90: works on device memory only"));
+}
+
+TEST(AttentionPlan, WithoutAGpuSaysSo) {
+  const Result<Gpu> gpu = CurrentGpu();
+  if (gpu.ok()) GTEST_SKIP() << "there is a GPU";
+  PlanSettings settings = H200Settings();
+  settings.gpu.reset();
+  EXPECT_TRUE(Has(CreationError(settings), "sm90: " + gpu.error().got));
+  Result<Plan> plan = Plan::Create(H200Settings());
+  ASSERT_TRUE(plan.ok());
+  alignas(256) static char memory[256];
+  EXPECT_FALSE(plan->Prepare(memory, nullptr).ok());
+  EXPECT_TRUE(Has(ErrorOf(plan->SetLengths({}, memory, nullptr)), "Prepare has not seen"));
 }
 
 TEST(AttentionPlan, TwoPlansMayBeUsedInTurns) {

@@ -53,6 +53,7 @@ struct PlanBackend {
   Result<std::unique_ptr<BackendPlan>> (*make)(const PlanSettings& settings);
 };
 
+extern const PlanBackend kSm90PlanBackend;
 extern const PlanBackend kCpuPlanBackend;
 extern const PlanBackend kRefPlanBackend;
 

@@ -1,0 +1,52 @@
+// Host memory from which copies to a GPU are enqueued.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/span.h"
+#include "segue/status.h"
+
+namespace segue {
+
+// Page-locked slots used in turn, each with an event behind its last copy, so that memory that a
+// copy still reads is never written. A caller who is kSlots uploads ahead of the GPU waits for the
+// oldest of them (for that copy, not for the stream). Not thread-safe. Belongs to the device that
+// is current at its first use.
+class UploadRing {
+ public:
+  static constexpr int kSlots = 4;
+
+  UploadRing() = default;
+  ~UploadRing();  // waits for copies in flight
+  UploadRing(const UploadRing&) = delete;
+  UploadRing& operator=(const UploadRing&) = delete;
+
+  // Makes every slot at least this large, so that Acquire need not.
+  Status Reserve(int64_t bytes);
+
+  // The next slot's memory, aligned to 256; contents are arbitrary. Valid until Upload.
+  Result<void*> Acquire(int64_t bytes);
+
+  struct Copy {
+    int64_t from = 0;  // offset into the acquired memory
+    void* to = nullptr;
+    int64_t bytes = 0;
+  };
+  // Enqueues copies out of the acquired memory.
+  Status Upload(Span<const Copy> copies, void* stream);
+
+ private:
+  struct Slot {
+    void* memory = nullptr;
+    int64_t bytes = 0;
+    void* event = nullptr;  // cudaEvent_t
+    bool in_flight = false;
+  };
+  Status Grow(Slot& slot, int64_t bytes);
+
+  std::array<Slot, kSlots> slots_;
+  int next_ = 0;
+};
+
+}  // namespace segue
