@@ -4,6 +4,7 @@
 #include "attention/attention.h"
 #include "attention/backends/backends.h"
 #include "attention/plan_check.h"
+#include "attention/rows_view.h"
 
 namespace segue::attention {
 namespace {
@@ -16,27 +17,21 @@ constexpr kernels::Kernel<Params> kBackends[] = {
     {"ref", RejectsRef, RunRef},
 };
 
-Status CheckRows(const std::string& where, const RowsView& view, int64_t rows, int64_t width) {
-  if (rows < 0) return Invalid(kOp, where, std::to_string(rows) + " rows", "0 or more");
-  if (rows == 0) return {};
-  if (view.data == nullptr) return Invalid(kOp, where, "null", std::to_string(rows) + " rows");
-  if (rows > 1 && view.row_stride < width) {
-    return Invalid(kOp, where, "rows " + std::to_string(view.row_stride) + " elements apart",
-                   "at least " + std::to_string(width));
-  }
-  return {};
-}
-
 Status CheckSegments(const Params& params) {
   const Options& options = params.options;
-  const int64_t q_width = int64_t{options.q_heads} * options.head_dim;
-  const int64_t kv_width = int64_t{options.kv_heads} * options.head_dim;
+  const auto shape = [&options](const char* name, int64_t rows, int32_t heads) {
+    return ViewShape{.name = name, .rows = rows, .heads = heads, .head_dim = options.head_dim};
+  };
   for (const Sequence& sequence : params.sequences) {
     for (const Segment& segment : sequence.segments) {
-      SEGUE_RETURN_IF_ERROR(CheckRows("q", segment.q, segment.q_rows, q_width));
-      SEGUE_RETURN_IF_ERROR(CheckRows("o", segment.o, segment.q_rows, q_width));
-      SEGUE_RETURN_IF_ERROR(CheckRows("k", segment.k, segment.kv_rows, kv_width));
-      SEGUE_RETURN_IF_ERROR(CheckRows("v", segment.v, segment.kv_rows, kv_width));
+      SEGUE_RETURN_IF_ERROR(
+          CheckInput(kOp, shape("q", segment.q_rows, options.q_heads), segment.q));
+      SEGUE_RETURN_IF_ERROR(
+          CheckOutput(kOp, shape("o", segment.q_rows, options.q_heads), segment.o));
+      SEGUE_RETURN_IF_ERROR(
+          CheckInput(kOp, shape("k", segment.kv_rows, options.kv_heads), segment.k));
+      SEGUE_RETURN_IF_ERROR(
+          CheckInput(kOp, shape("v", segment.kv_rows, options.kv_heads), segment.v));
     }
   }
   return {};

@@ -326,10 +326,12 @@ TEST_F(CpuAttention, RefusesWhatItCannotDoAndSaysWhy) {
   params = batch.MakeParams("");
   params.options.softmax_scale = kNaN;
   EXPECT_FALSE(Attention(params, context).ok());
-  batch.sequences()[0].segments[0].v.row_stride = 7;
+  batch.sequences()[0].segments[0].o.row_stride = 7;
   status = Attention(batch.MakeParams(""), context);
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().Message(), "attention: v: got rows 7 elements apart, wanted at least 8");
+  EXPECT_EQ(status.error().Message(),
+            "attention: o: got rows 7 elements apart, wanted at least 8, so that outputs do not "
+            "overlap");
 }
 
 TEST_F(CpuAttention, TheLogNamesTheBackEnd) {

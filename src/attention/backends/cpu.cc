@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "attention/backends/backends.h"
+#include "attention/rows_view.h"
 #include "kernels/cpu/isa.h"
 
 namespace segue::attention {
@@ -21,9 +22,10 @@ void GatherRows(const Sequence& sequence, const SegmentField& which, int64_t beg
       continue;
     }
     const RowsView& view = segment.*which.view;
+    float* head = static_cast<float*>(view.data) + which.head * HeadStride(view, which.head_dim);
     const int64_t here = std::min(count, available - begin);
     for (int64_t row = begin; row < begin + here; ++row) {
-      *rows++ = static_cast<float*>(view.data) + row * view.row_stride + which.column;
+      *rows++ = head + row * view.row_stride;
     }
     count -= here;
     begin = 0;

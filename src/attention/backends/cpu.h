@@ -21,7 +21,8 @@ inline constexpr int32_t kMostHeadDim = 1024;
 struct SegmentField {
   RowsView Segment::* view;
   int64_t Segment::* count;
-  int64_t column;  // where the head begins in a row
+  int64_t head;
+  int64_t head_dim;
 };
 
 // Pointers to rows [begin, begin + count) of a sequence, counted through its segments.

@@ -79,7 +79,7 @@ class AttentionTile {
     float* rows[kPanel];
     for (int64_t row = 0; row < tile_.query_rows; row += kPanel) {
       const int64_t count = Least(kPanel, tile_.query_rows - row);
-      GatherRows(sequence_, {&Segment::q, &Segment::q_rows, tile_.head * dim_},
+      GatherRows(sequence_, {&Segment::q, &Segment::q_rows, tile_.head, dim_},
                  tile_.query_begin + row, count, rows);
       const char* sources[kPanel];
       for (int64_t i = 0; i < count; ++i) sources[i] = reinterpret_cast<const char*>(rows[i]);
@@ -104,7 +104,7 @@ class AttentionTile {
   // Panels of kRows keys behind one another, each [dim][keys of the panel].
   void PackKeys(int64_t key, int64_t count) {
     float* rows[kKeyTile];
-    GatherRows(sequence_, {&Segment::k, &Segment::kv_rows, KvColumn()}, key, count, rows);
+    GatherRows(sequence_, {&Segment::k, &Segment::kv_rows, KvHead(), dim_}, key, count, rows);
     for (int64_t i = 0; i < count; i += kRows) {
       kernels::cpu::PackRows<Isa>(rows + i, static_cast<int>(Least(kRows, count - i)), dim_,
                                   key_panels_ + i * dim_);
@@ -114,7 +114,7 @@ class AttentionTile {
   // Panels of kRows dimensions behind one another, each [key][dimensions of the panel].
   void PackValues(int64_t key, int64_t count) {
     float* rows[kKeyTile];
-    GatherRows(sequence_, {&Segment::v, &Segment::kv_rows, KvColumn()}, key, count, rows);
+    GatherRows(sequence_, {&Segment::v, &Segment::kv_rows, KvHead(), dim_}, key, count, rows);
     const int64_t whole = dim_ / kRows * kRows;
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t d = 0; d < whole; d += kRows) {
@@ -197,7 +197,7 @@ class AttentionTile {
   void WritePanel(int64_t row) {
     const int64_t count = Least(kPanel, tile_.query_rows - row);
     float* rows[kPanel];
-    GatherRows(sequence_, {&Segment::o, &Segment::q_rows, tile_.head * dim_},
+    GatherRows(sequence_, {&Segment::o, &Segment::q_rows, tile_.head, dim_},
                tile_.query_begin + row, count, rows);
     for (int v = 0; v * kLanes < count; ++v) {
       const V sum = Isa::Load(sum_ + row + v * kLanes);
@@ -229,9 +229,9 @@ class AttentionTile {
     }
   }
 
-  int64_t KvColumn() const {
+  int64_t KvHead() const {
     const Options& options = params_.options;
-    return tile_.head / (options.q_heads / options.kv_heads) * dim_;
+    return tile_.head / (options.q_heads / options.kv_heads);
   }
 
   static constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();

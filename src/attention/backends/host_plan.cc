@@ -12,18 +12,11 @@
 #include "attention/backends/plan_backend.h"
 #include "attention/plan.h"
 #include "attention/plan_check.h"
+#include "attention/rows_view.h"
 #include "device/thread_pool.h"
 
 namespace segue::attention {
 namespace {
-
-RowsView RowsFrom(const RowsView& view, int64_t row, int64_t element_bytes) {
-  RowsView result = view;
-  if (view.data != nullptr) {
-    result.data = static_cast<char*>(view.data) + row * view.row_stride * element_bytes;
-  }
-  return result;
-}
 
 int64_t QueryRows(Span<const SegmentRows> rows) {
   int64_t total = 0;
