@@ -1,6 +1,7 @@
 // A plain copy in vectors of 16 bytes.
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/global_memory.h"
 #include "kernels/cuda/pack/launch.h"
 #include "kernels/cuda/pack/pack.h"
 #include "kernels/cuda/pack/vectors.h"
@@ -15,12 +16,12 @@ __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
 #pragma unroll
   for (int32_t i = 0; i < kVectorsPerThread; ++i) {
     const int64_t at = first + i * kMoveThreads;
-    values[i] = LoadOrZeros<uint4>(at < vectors ? from + at * sizeof(uint4) : 0);
+    values[i] = device::LoadOrZeros<uint4>(at < vectors ? from + at * sizeof(uint4) : 0);
   }
 #pragma unroll
   for (int32_t i = 0; i < kVectorsPerThread; ++i) {
     const int64_t at = first + i * kMoveThreads;
-    if (at < vectors) Store(to + at * sizeof(uint4), values[i]);
+    if (at < vectors) device::Store(to + at * sizeof(uint4), values[i]);
   }
 }
 
@@ -30,10 +31,9 @@ Status CopyBytes(const CopyParams& params, const Context& context) {
   constexpr char kOp[] = "copy bytes";
   const int64_t vectors = params.bytes / int64_t{sizeof(uint4)};
   const int64_t ctas = (vectors + kVectorsPerCta - 1) / kVectorsPerCta;
-  SEGUE_RETURN_IF_ERROR(CheckGrid(kOp, ctas));
-  CopyKernel<<<static_cast<uint32_t>(ctas), kMoveThreads, 0, CudaStream(context.stream)>>>(
-      reinterpret_cast<uint64_t>(params.from), reinterpret_cast<uint64_t>(params.to), vectors);
-  return LaunchStatus(kOp);
+  return Enqueue(kOp, CopyKernel, {ctas, kMoveThreads, context.stream},
+                 reinterpret_cast<uint64_t>(params.from), reinterpret_cast<uint64_t>(params.to),
+                 vectors);
 }
 
 }  // namespace segue::kernels::cuda

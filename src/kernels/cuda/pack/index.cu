@@ -180,15 +180,12 @@ Status PackIndex(const PackIndexParams& params, const Context& context) {
   const int64_t chunks = (padded_rows + kChunk - 1) / kChunk;
   const Arguments arguments{params, static_cast<int32_t>(chunks),
                             static_cast<int32_t>(padded_rows)};
-  cudaStream_t stream = CudaStream(context.stream);
   if (chunks > 0) {
-    CountKernel<<<static_cast<uint32_t>(chunks), kThreads, 0, stream>>>(arguments);
-    SEGUE_RETURN_IF_ERROR(LaunchStatus(kOp));
+    SEGUE_RETURN_IF_ERROR(Enqueue(kOp, CountKernel, {chunks, kThreads, context.stream}, arguments));
   }
   // Without any row there are still totals to write.
-  const auto ctas = static_cast<uint32_t>(chunks > 0 ? chunks : 1);
-  NumberKernel<<<ctas, kThreads, 0, stream>>>(arguments);
-  return LaunchStatus(kOp);
+  const int64_t ctas = chunks > 0 ? chunks : 1;
+  return Enqueue(kOp, NumberKernel, {ctas, kThreads, context.stream}, arguments);
 }
 
 }  // namespace segue::kernels::cuda

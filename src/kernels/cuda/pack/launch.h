@@ -1,8 +1,9 @@
-// What the launchers of packing share.
+// How the kernels of packing are launched.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <string>
 
 #include "device/stream.h"
@@ -10,30 +11,35 @@
 
 namespace segue::kernels::cuda {
 
-inline cudaStream_t CudaStream(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.cuda_stream());
-}
+struct Grid {
+  int64_t ctas;
+  int32_t threads;  // of a CTA
+  const Stream& stream;
+};
 
-// Whether the launch just made was accepted.
-inline Status LaunchStatus(const char* operation) {
-  const cudaError_t status = cudaGetLastError();
+// Errors: more CTAs than CUDA takes; a launch that it refuses.
+template <typename... Parameters, typename... Arguments>
+Status Enqueue(const char* operation, void (*kernel)(Parameters...), const Grid& grid,
+               const Arguments&... arguments) {
+  constexpr int64_t kMaxCtas = 0x7fffffff;
+  if (grid.ctas > kMaxCtas) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .operation = operation,
+                 .argument = "size",
+                 .got = std::to_string(grid.ctas) + " CTAs",
+                 .wanted = "at most 2^31 - 1"};
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<uint32_t>(grid.ctas));
+  config.blockDim = dim3(static_cast<uint32_t>(grid.threads));
+  config.stream = static_cast<cudaStream_t>(grid.stream.cuda_stream());
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, arguments...);
   if (status == cudaSuccess) return {};
   return Error{.code = ErrorCode::kUnsupported,
                .operation = operation,
                .argument = "launch",
                .got = cudaGetErrorString(status),
                .wanted = "a working CUDA device"};
-}
-
-// Error where a launch would need more CTAs than CUDA takes.
-inline Status CheckGrid(const char* operation, int64_t ctas) {
-  constexpr int64_t kMaxCtas = 0x7fffffff;
-  if (ctas <= kMaxCtas) return {};
-  return Error{.code = ErrorCode::kUnsupported,
-               .operation = operation,
-               .argument = "size",
-               .got = std::to_string(ctas) + " CTAs",
-               .wanted = "at most 2^31 - 1"};
 }
 
 }  // namespace segue::kernels::cuda

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/device/global_memory.h"
 #include "kernels/cuda/pack/launch.h"
 #include "kernels/cuda/pack/pack.h"
 #include "kernels/cuda/pack/vectors.h"
@@ -57,23 +58,17 @@ __device__ __forceinline__ uint32_t Divide(uint64_t n, uint64_t reciprocal) {
   return static_cast<uint32_t>(reciprocal == 0 ? n : __umul64hi(n, reciprocal));
 }
 
-// An index outside [0, 2^32) comes back as 2^32 - 1, which is no row.
+// No row: what an inverse has for padding, and what every other index outside 32 bits becomes.
+constexpr uint32_t kHole = 0xffffffff;
+constexpr uint32_t kOutside = 0xfffffffe;
+
 __device__ __forceinline__ uint32_t LoadIndex(const Arguments& arguments, uint32_t row) {
-  // The next call uses it again: it stays in L2 while the rows stream through.
-  uint64_t keep;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
-  if (arguments.index_is_64) {
-    uint64_t value;
-    asm volatile("ld.global.nc.L2::cache_hint.b64 %0, [%1], %2;"
-                 : "=l"(value)
-                 : "l"(static_cast<const uint64_t*>(arguments.index) + row), "l"(keep));
-    return value > 0xffffffff ? 0xffffffff : static_cast<uint32_t>(value);
+  if (!arguments.index_is_64) {
+    return device::LoadKept(static_cast<const uint32_t*>(arguments.index) + row);
   }
-  uint32_t value;
-  asm volatile("ld.global.nc.L2::cache_hint.b32 %0, [%1], %2;"
-               : "=r"(value)
-               : "l"(static_cast<const uint32_t*>(arguments.index) + row), "l"(keep));
-  return value;
+  const uint64_t value = device::LoadKept(static_cast<const uint64_t*>(arguments.index) + row);
+  if (value == ~uint64_t{0}) return kHole;
+  return value > kOutside ? kOutside : static_cast<uint32_t>(value);
 }
 
 // The packed rows in use.
@@ -128,7 +123,7 @@ __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
   for (int32_t i = 0; i < kVectorsPerThread; ++i) {
     const uint64_t row = kScatter ? tensor.packed + sources[i] * tensor.packed_stride
                                   : PaddedAddress<kOneSequence>(arguments, tensor, sources[i]);
-    values[i] = LoadOrZeros<Vector>(sources[i] < limit ? row + offsets[i] : 0);
+    values[i] = device::LoadOrZeros<Vector>(sources[i] < limit ? row + offsets[i] : 0);
   }
   bool wrong = false;
 #pragma unroll
@@ -136,8 +131,8 @@ __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
     const uint64_t row = kScatter ? PaddedAddress<kOneSequence>(arguments, tensor, rows[i])
                                   : tensor.packed + rows[i] * tensor.packed_stride;
     const bool asked = rows[i] < (kScatter ? arguments.padded_rows : packed_rows);
-    if (asked) Store(row + offsets[i], values[i]);
-    const bool hole = kScatter && sources[i] == 0xffffffff;
+    if (asked) device::Store(row + offsets[i], values[i]);
+    const bool hole = kScatter && sources[i] == kHole;
     wrong |= asked & (sources[i] >= limit) & !hole;
   }
   if (wrong && arguments.error != nullptr) *arguments.error = 1;
@@ -225,12 +220,10 @@ Status Launch(const char* operation, const PackParams& params, const Context& co
     };
     const int64_t rows = kScatter ? arguments.padded_rows : arguments.packed_rows;
     ctas += (rows * vectors + kVectorsPerCta - 1) / kVectorsPerCta;
-    SEGUE_RETURN_IF_ERROR(CheckGrid(operation, ctas));
   }
   const auto kernel = IsOneSequence(params) ? MoveRowsKernel<Vector, kScatter, true>
                                             : MoveRowsKernel<Vector, kScatter, false>;
-  kernel<<<static_cast<uint32_t>(ctas), kMoveThreads, 0, CudaStream(context.stream)>>>(arguments);
-  return LaunchStatus(operation);
+  return Enqueue(operation, kernel, {ctas, kMoveThreads, context.stream}, arguments);
 }
 
 template <bool kScatter>
