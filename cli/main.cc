@@ -3,13 +3,15 @@
 #include "cli/compare.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/verify.h"
 
 int main(int argc, char** argv) {
   using namespace segue::cli;
   constexpr RegisterCommand kCommands[] = {
-      RegisterGenerate, RegisterInspect, RegisterVerify, RegisterCompare, RegisterBench,
+      RegisterGenerate, RegisterInspect, RegisterVerify,
+      RegisterCompare,  RegisterPlan,    RegisterBench,
   };
   return RunProgram(argc, argv, kCommands);
 }

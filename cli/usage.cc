@@ -32,10 +32,16 @@ std::vector<std::string> OptionNames(const CLI::App& app) {
   return names;
 }
 
-// The subcommand on the command line, or the program itself.
+// The subcommand on the command line (its own subcommand, if that was named too), or the program.
 const CLI::App& Chosen(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen.front();
+  return chosen.empty() ? app : Chosen(*chosen.front());
+}
+
+// "segue plan attention"
+std::string FullName(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return app.get_name() + (chosen.empty() ? "" : " " + FullName(*chosen.front()));
 }
 
 std::string Unexpected(const CLI::App& app) {
@@ -48,9 +54,9 @@ std::string Unexpected(const CLI::App& app) {
   if (word.starts_with('-')) {
     kind = "option";
     names = OptionNames(chosen);
-  } else if (&chosen == &app) {
+  } else if (!chosen.get_subcommands({}).empty()) {
     kind = "command";
-    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    for (const CLI::App* sub : chosen.get_subcommands({})) names.push_back(sub->get_name());
   }
   const std::string nearest = Nearest(word, names);
   return "unknown " + kind + " '" + OneLine(rest.front()) + "'" +
@@ -77,8 +83,7 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
 }
 
 std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& chosen = Chosen(app);
-  const std::string name = &chosen == &app ? "segue" : "segue " + chosen.get_name();
+  const std::string name = FullName(app);
   std::string message = Unexpected(app);
   if (message.empty()) message = OneLine(error.what());
   if (message.ends_with('.')) message.pop_back();

@@ -167,7 +167,8 @@ std::string Plan::ToString() const {
   if (state_->rows.empty()) return text;
   const Result<WorkList> list = Work(state_->rows);
   const int64_t sequences = static_cast<int64_t>(state_->rows.size()) / settings().max_segments;
-  text += "lengths of " + std::to_string(sequences) + " sequences: ";
+  text +=
+      "lengths of " + std::to_string(sequences) + (sequences == 1 ? " sequence: " : " sequences: ");
   return text + (list ? Describe(*list) : list.error().Message()) + "\n";
 }
 

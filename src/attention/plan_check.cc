@@ -6,7 +6,7 @@
 namespace segue::attention {
 namespace {
 
-constexpr char kCreate[] = "plan attention";
+constexpr char kCreate[] = "check attention settings";
 constexpr char kLengths[] = "set attention lengths";
 constexpr char kRun[] = "run attention";
 

@@ -8,7 +8,7 @@
 namespace segue::attention {
 namespace {
 
-constexpr char kOp[] = "plan attention";
+constexpr char kOp[] = "choose an attention back end";
 
 // The fastest first, the reference last.
 constexpr const PlanBackend* kBackends[] = {
@@ -30,15 +30,14 @@ bool Exists(const std::string& name) {
                      [&name](const PlanBackend* backend) { return name == backend->name; });
 }
 
-// Empty when the back end takes these settings.
-std::string ReasonAgainst(const PlanBackend& backend, const PlanSettings& settings,
-                          const std::string& no_gpu) {
+// What speaks against a back end without asking it; empty: nothing.
+std::string PlainReason(const PlanBackend& backend, const PlanSettings& settings) {
   if (!NotAdmitted(backend.name, settings.admitted).empty()) return "the model does not admit it";
   if (backend.place != settings.place) {
     return backend.place == Place::kCpu ? "works on host memory only"
                                         : "works on device memory only";
   }
-  return no_gpu.empty() ? backend.rejects(settings) : no_gpu;
+  return "";
 }
 
 }  // namespace
@@ -67,13 +66,13 @@ Result<PlanChoice> ChooseBackend(const PlanSettings& settings, const std::string
   PlanChoice result;
   std::string reasons;
   for (const PlanBackend* backend : kBackends) {
-    std::string reason;
+    std::string reason = PlainReason(*backend, settings);
     if (!forced.empty() && forced != backend->name) {
       reason = forced + " was asked for";
     } else if (result.backend != nullptr) {
-      reason = std::string(result.backend->name) + " comes first";
+      if (reason.empty()) reason = std::string(result.backend->name) + " comes first";
     } else {
-      reason = ReasonAgainst(*backend, settings, no_gpu);
+      if (reason.empty()) reason = no_gpu.empty() ? backend->rejects(settings) : no_gpu;
       if (reason.empty()) {
         result.backend = backend;
       } else {
@@ -85,7 +84,7 @@ Result<PlanChoice> ChooseBackend(const PlanSettings& settings, const std::string
   if (result.backend != nullptr) return result;
   return Error{.code = ErrorCode::kUnsupported,
                .operation = kOp,
-               .argument = forced.empty() ? "back end" : "back end '" + forced + "'",
+               .argument = forced,
                .got = reasons,
                .wanted = "settings that a back end accepts"};
 }

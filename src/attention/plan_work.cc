@@ -9,6 +9,14 @@
 #include "attention/plan_check.h"
 
 namespace segue::attention {
+namespace {
+
+// "1 sequence", "2 sequences"
+std::string Count(int64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
 
 void AssignWork(WorkList& list) {
   if (list.workers.empty()) return;
@@ -38,13 +46,13 @@ std::string Describe(const WorkList& list) {
   int64_t most = 0;
   for (const WorkTile& tile : list.tiles) key_tiles += tile.key_tiles;
   for (const WorkerLoad& worker : list.workers) most = std::max(most, worker.key_tiles);
-  std::string text = std::to_string(list.tiles.size()) + " tiles of at most " +
+  std::string text = Count(static_cast<int64_t>(list.tiles.size()), "tile") + " of at most " +
                      std::to_string(list.query_rows) + " query rows";
   if (list.halves > 0) text += ", the last " + std::to_string(list.halves) + " of them halves";
   text += list.dynamic ? ", taken as workers become free" : ", in steps of the workers";
   text += "; " + std::to_string(key_tiles) + " tiles of " + std::to_string(list.key_rows) +
           " keys, at most " + std::to_string(most) + " by one of " +
-          std::to_string(list.workers.size()) + " workers";
+          Count(static_cast<int64_t>(list.workers.size()), "worker");
   return text;
 }
 
@@ -60,10 +68,10 @@ std::string Describe(const PlanSettings& settings, Span<const BackendChoice> cho
             std::to_string(settings.gpu->compute_capability % 10) + ", " +
             std::to_string(settings.gpu->multiprocessors) + " multiprocessors)";
   }
-  text += "\nat most " + std::to_string(settings.max_sequences) + " sequences of " +
-          std::to_string(settings.max_segments) + " segments, " +
-          std::to_string(settings.max_query_rows) + " query rows, in " +
-          std::to_string(settings.tensors.size()) + " tensor sets\n";
+  text += "\nat most " + Count(settings.max_sequences, "sequence") + " of " +
+          Count(settings.max_segments, "segment") + ", " +
+          Count(settings.max_query_rows, "query row") + ", in " +
+          Count(static_cast<int64_t>(settings.tensors.size()), "tensor set") + "\n";
   for (const BackendChoice& choice : choices) {
     text += "back end " + choice.backend + ": " +
             (choice.reason.empty() ? std::string("chosen") : choice.reason) + "\n";

@@ -2,12 +2,13 @@
 #include "cli/compare.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/verify.h"
 
 int main(int argc, char** argv) {
   using namespace segue::cli;
   constexpr RegisterCommand kCommands[] = {RegisterGenerate, RegisterInspect, RegisterVerify,
-                                           RegisterCompare};
+                                           RegisterCompare, RegisterPlan};
   return RunProgram(argc, argv, kCommands);
 }

@@ -37,7 +37,7 @@ TEST(Usage, HelpIsForNewcomers) {
   const Outcome top = RunFake({"--help"}, directory);
   EXPECT_EQ(top.status, 0);
   EXPECT_EQ(top.err, "");
-  for (const char* word : {"generate", "inspect", "verify", "compare", "--version",
+  for (const char* word : {"generate", "inspect", "verify", "compare", "plan", "--version",
                            "segue generate --model models/emoji --prompt"}) {
     EXPECT_NE(top.out.find(word), std::string::npos) << word;
   }
