@@ -7,6 +7,7 @@
 #include "attention/plan_check.h"
 #include "attention/plan_registry.h"
 #include "attention/plan_work.h"
+#include "attention/tensor_sets.h"
 #include "device/gpu.h"
 
 namespace segue::attention {

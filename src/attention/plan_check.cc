@@ -8,7 +8,6 @@ namespace {
 
 constexpr char kCreate[] = "check attention settings";
 constexpr char kLengths[] = "set attention lengths";
-constexpr char kRun[] = "run attention";
 
 std::string At(const char* name, size_t index) {
   return std::string(name) + " " + std::to_string(index);
@@ -49,37 +48,6 @@ bool SegmentFits(const PlanSettings& settings, const SegmentRows& segment) {
   const TensorRows& tensor = settings.tensors[segment.source];
   return Fits(segment.q_begin, segment.q_rows, tensor.q_rows) &&
          Fits(segment.kv_begin, segment.kv_rows, tensor.kv_rows);
-}
-
-Status CheckView(const std::string& name, RowsView& view, int64_t rows, const Options& options,
-                 int32_t heads) {
-  if (rows == 0) return {};
-  if (view.data == nullptr) return Invalid(kRun, name, "null", std::to_string(rows) + " rows");
-  if (view.head_stride == 0) view.head_stride = options.head_dim;
-  const std::string least = "at least " + std::to_string(options.head_dim) + " elements";
-  if (heads > 1 && view.head_stride < options.head_dim) {
-    return Invalid(kRun, name, "heads " + std::to_string(view.head_stride) + " apart", least);
-  }
-  if (rows > 1 && view.row_stride < options.head_dim) {
-    return Invalid(kRun, name, "rows " + std::to_string(view.row_stride) + " apart", least);
-  }
-  return {};
-}
-
-// Outputs that share memory would depend on who writes last.
-Status CheckOutputs(const std::string& name, const RowsView& o, int64_t rows,
-                    const Options& options) {
-  const int64_t heads = options.q_heads;
-  const int64_t dim = options.head_dim;
-  if (o.row_stride >= (heads - 1) * o.head_stride + dim ||
-      o.head_stride >= (rows - 1) * o.row_stride + dim) {
-    return {};
-  }
-  return Invalid(kRun, name,
-                 "rows " + std::to_string(o.row_stride) + " and heads " +
-                     std::to_string(o.head_stride) + " apart",
-                 "strides that keep " + std::to_string(rows) + " rows of " + std::to_string(heads) +
-                     " heads apart");
 }
 
 }  // namespace
@@ -191,34 +159,6 @@ Status CheckLengths(const PlanSettings& settings, Span<const SegmentRows> rows) 
   if (total > settings.max_query_rows) {
     return Invalid(kLengths, "rows", std::to_string(total) + " query rows",
                    "at most max_query_rows, " + std::to_string(settings.max_query_rows));
-  }
-  return {};
-}
-
-Status CompleteTensors(const PlanSettings& settings, Span<TensorSet> tensors) {
-  if (tensors.size() != settings.tensors.size()) {
-    return Invalid(kRun, "tensors", std::to_string(tensors.size()) + " tensor sets",
-                   std::to_string(settings.tensors.size()) + " as planned");
-  }
-  const Options& options = settings.options;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    TensorSet& set = tensors[i];
-    const TensorRows& rows = settings.tensors[i];
-    if (set.q_rows != rows.q_rows || set.kv_rows != rows.kv_rows) {
-      return Invalid(
-          kRun, At("tensor set", i),
-          std::to_string(set.q_rows) + " query and " + std::to_string(set.kv_rows) +
-              " key/value rows",
-          std::to_string(rows.q_rows) + " and " + std::to_string(rows.kv_rows) + " as planned");
-    }
-    const std::string where = At("tensor set", i);
-    SEGUE_RETURN_IF_ERROR(CheckView(where + ", q", set.q, rows.q_rows, options, options.q_heads));
-    SEGUE_RETURN_IF_ERROR(CheckView(where + ", k", set.k, rows.kv_rows, options, options.kv_heads));
-    SEGUE_RETURN_IF_ERROR(CheckView(where + ", v", set.v, rows.kv_rows, options, options.kv_heads));
-    SEGUE_RETURN_IF_ERROR(CheckView(where + ", o", set.o, rows.q_rows, options, options.q_heads));
-    if (rows.q_rows > 0) {
-      SEGUE_RETURN_IF_ERROR(CheckOutputs(where + ", o", set.o, rows.q_rows, options));
-    }
   }
   return {};
 }

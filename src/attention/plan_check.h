@@ -1,4 +1,4 @@
-// What every back end of a plan asks of settings, lengths and tensors: pure checks.
+// What every back end of a plan asks of settings and lengths: pure checks.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,5 @@ Status CheckSettings(const PlanSettings& settings);
 // Lengths that may come from anywhere: counts within the capacity, segments inside their tensors,
 // query rows within max_query_rows, at most 2^30 rows in a sequence.
 Status CheckLengths(const PlanSettings& settings, Span<const SegmentRows> rows);
-
-// Tensor sets of a call: their number, null pointers, strides. Fills in head strides of 0.
-Status CompleteTensors(const PlanSettings& settings, Span<TensorSet> tensors);
 
 }  // namespace segue::attention

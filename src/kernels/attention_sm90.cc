@@ -18,23 +18,13 @@ const char* RejectTensor(const void* data, int64_t row_stride, int64_t head_stri
   return nullptr;
 }
 
-// Whether two heads of two rows share memory: each must lie inside the other's step.
-bool Overlap(int64_t rows, int64_t row_stride, int64_t heads, int64_t head_stride) {
-  return row_stride < (heads - 1) * head_stride + 128 &&
-         head_stride < (rows - 1) * row_stride + 128;
-}
-
-const char* RejectSource(const AttentionSm90Source& source, int32_t q_heads) {
+const char* RejectSource(const AttentionSm90Source& source) {
   if (source.q_rows < 0 || source.kv_rows < 0) return "a source with a negative number of rows";
   const char* reason = nullptr;
   if (source.q_rows > 0) {
     reason = RejectTensor(source.q, source.q_row_stride, source.q_head_stride);
     if (reason == nullptr) {
       reason = RejectTensor(source.o, source.o_row_stride, source.o_head_stride);
-    }
-    if (reason == nullptr &&
-        Overlap(source.q_rows, source.o_row_stride, q_heads, source.o_head_stride)) {
-      reason = "strides let rows and heads of an output overlap";
     }
   }
   if (reason == nullptr && source.kv_rows > 0) {
@@ -74,7 +64,7 @@ const char* AttentionSm90Rejects(const AttentionSm90Params& params) {
     return "no schedule in device memory";
   }
   for (int32_t i = 0; i < params.source_count; ++i) {
-    const char* reason = RejectSource(params.sources[i], params.q_heads);
+    const char* reason = RejectSource(params.sources[i]);
     if (reason != nullptr) return reason;
   }
   return nullptr;

@@ -14,7 +14,8 @@ namespace segue::kernels {
 
 // Tensors that segments lie in. Row r of head h begins at pointer + r * row_stride +
 // h * head_stride elements. Pointers are multiples of 16 bytes, strides of 8 elements and at least
-// 128. Where q_rows is 0, q and o may be null; where kv_rows is 0, k and v.
+// 128; rows of outputs that segments use must not overlap. Where q_rows is 0, q and o may be null;
+// where kv_rows is 0, k and v.
 struct AttentionSm90Source {
   const void* q = nullptr;  // [q_rows, q_heads, 128]
   const void* k = nullptr;  // [kv_rows, kv_heads, 128]

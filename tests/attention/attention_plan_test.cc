@@ -211,9 +211,9 @@ TEST(AttentionPlan, RefusesTensorsThatAreNotAsPlanned) {
   EXPECT_TRUE(Has(error([](Sets& sets) { sets[1].q_rows = 301; }), "tensor set 1"));
   EXPECT_TRUE(
       Has(error([](Sets& sets) { sets[1].k.data = nullptr; }), "tensor set 1, k: got null"));
-  EXPECT_TRUE(Has(error([](Sets& sets) { sets[0].v.row_stride = 15; }), "v: got rows 15 apart"));
+  EXPECT_TRUE(Has(error([](Sets& sets) { sets[0].v.row_stride = -15; }), "v: got rows -15"));
   EXPECT_TRUE(Has(error([](Sets& sets) { sets[0].o.head_stride = -16; }), "o: got heads -16"));
-  EXPECT_TRUE(Has(error([](Sets& sets) { sets[0].o.row_stride = 48; }), "rows 48 and heads 16"));
+  EXPECT_TRUE(Has(error([](Sets& sets) { sets[0].o.row_stride = 15; }), "o: got rows 15 elem"));
   std::vector<float> lse(4 * 400);
   EXPECT_TRUE(Has(ErrorOf(plan->Run(tensors.sets(), lse.data(), 339, nullptr, nullptr)),
                   "lse_stride: got 339, wanted at least max_query_rows, 340"));

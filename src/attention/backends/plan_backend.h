@@ -31,10 +31,11 @@ class BackendPlan {
   // Precondition: settings.device_lengths. Nothing about what is pointed at was checked.
   virtual Status Refresh(const SegmentRows* rows, const int32_t* sequences, void* workspace,
                          void* stream) = 0;
-  // There are as many tensor sets as in the settings; each tensor with rows has a pointer, and its
-  // row stride (where it has several rows) and head stride hold head_dim elements: head strides are
-  // filled in, never 0. Where lse is not null lse_stride holds max_query_rows. Errors: what the
-  // back end cannot take, before any launch.
+  // There are as many tensor sets as in the settings, each with the rows planned; tensors with rows
+  // have a pointer; no stride is negative, head strides are filled in, and an output's strides hold
+  // head_dim elements where there are several rows or heads. Inputs may repeat memory. Where lse is
+  // not null lse_stride holds max_query_rows. Errors: what the back end cannot take, before any
+  // launch.
   virtual Status Run(std::span<const TensorSet> tensors, float* lse, int64_t lse_stride,
                      void* workspace, void* stream) const = 0;
   virtual Result<LengthsReport> ReadReport(void* workspace, void* stream) const = 0;

@@ -92,17 +92,18 @@ std::string RejectsSm90(const PlanSettings& settings) {
 Status CheckAlignment(const char* name, size_t set, const RowsView& view, int32_t rows) {
   if (rows == 0) return {};
   const std::string where = "sm90, tensor set " + std::to_string(set) + ", " + name;
-  constexpr char kWanted[] = "a multiple of 16 bytes";
+  constexpr char kWanted[] = "a multiple of 16 bytes, at least 256";
   const auto address = reinterpret_cast<uintptr_t>(view.data);
   if (address % 16 != 0) {
     return Invalid("run attention", where,
-                   "a pointer " + std::to_string(address % 16) + " bytes past 16", kWanted);
+                   "a pointer " + std::to_string(address % 16) + " bytes past 16",
+                   "a multiple of 16 bytes");
   }
-  if (rows > 1 && view.row_stride % 8 != 0) {
+  if (rows > 1 && (view.row_stride % 8 != 0 || view.row_stride < 128)) {
     return Invalid("run attention", where,
                    "rows " + std::to_string(view.row_stride * 2) + " bytes apart", kWanted);
   }
-  if (view.head_stride % 8 != 0) {
+  if (view.head_stride % 8 != 0 || view.head_stride < 128) {
     return Invalid("run attention", where,
                    "heads " + std::to_string(view.head_stride * 2) + " bytes apart", kWanted);
   }
