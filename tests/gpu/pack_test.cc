@@ -98,14 +98,16 @@ TEST(PackGpu, StridesOffsetsAndWidths) {
   SEGUE_SKIP_WITHOUT_GPU();
   Mirror mirror(64 << 20);
   for (const DType element_type : {DType::kBF16, DType::kF32}) {
-    for (const int64_t gap : {0, 1, 2, 4, 8, 3072}) {
-      for (const int64_t offset : {0, 1, 2, 4, 8}) {
+    for (const int64_t step : {1, 2, 4, 8, 3072}) {
+      // Each alone decides how wide a vector may be: rows, packed rows, sequences, the beginning.
+      for (int which = 0; which < 16; ++which) {
         PackOptions options{.batch = 2, .prefix_rows = 3, .main_rows = 9};
         options.widths = {1536, 8, 264};
         options.element_type = element_type;
-        options.row_gap = gap;
-        options.batch_gap = gap % 3 * 8;
-        options.offset = offset;
+        options.row_gap = (which & 1) != 0 ? step : 0;
+        options.packed_gap = (which & 2) != 0 ? step : 0;
+        options.batch_gap = (which & 4) != 0 ? step : 0;
+        options.offset = (which & 8) != 0 ? step : 0;
         ASSERT_EQ(Try(mirror, options, MaskPattern::kRandom), "");
       }
     }

@@ -98,7 +98,7 @@ int64_t PackCase::RowBytes(size_t tensor) const {
 
 Bytes PackCase::Packed(size_t tensor, bool filled) const {
   const auto size = static_cast<int64_t>(SizeOf(options_.element_type));
-  const int64_t stride = RowBytes(tensor) + options_.row_gap * size;
+  const int64_t stride = RowBytes(tensor) + options_.packed_gap * size;
   Bytes bytes(options_.offset * size + packed_rows_ * stride + kGuardBytes, kCanary);
   for (int64_t t = 0; filled && t < count(); ++t) {
     const Bytes& row = rows_[tensor][index_[t]];
@@ -190,7 +190,7 @@ PackParams PackCase::Params(const std::vector<void*>& memory) const {
     tensor.prefix = rows(3 * i, options_.prefix_rows);
     tensor.main = rows(3 * i + 1, options_.main_rows);
     tensor.packed = static_cast<char*>(memory[3 * i + 2]) + offset;
-    tensor.packed_row_stride = stride;
+    tensor.packed_row_stride = options_.widths[i] + options_.packed_gap;
   }
   const size_t behind = 3 * rows_.size();
   params.index = memory[behind];
@@ -209,7 +209,8 @@ std::string PackCase::Describe() const {
          ", packed " + std::to_string(count()) + " of " + std::to_string(packed_rows_) +
          ", widths" + widths + " " + DTypeName(options_.element_type) + ", index " +
          DTypeName(options_.index_type) + ", gaps " + std::to_string(options_.row_gap) + " " +
-         std::to_string(options_.batch_gap) + ", offset " + std::to_string(options_.offset);
+         std::to_string(options_.packed_gap) + " " + std::to_string(options_.batch_gap) +
+         ", offset " + std::to_string(options_.offset);
 }
 
 std::string FirstDifference(const std::vector<Bytes>& got, const std::vector<Bytes>& want) {

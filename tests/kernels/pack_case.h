@@ -35,7 +35,8 @@ struct PackOptions {
   std::vector<int64_t> widths = {16, 8, 8};  // row elements of each tensor
   DType element_type = DType::kBF16;
   DType index_type = DType::kI32;
-  int64_t row_gap = 0;      // elements between rows
+  int64_t row_gap = 0;      // elements between padded rows
+  int64_t packed_gap = 0;   // elements between packed rows
   int64_t batch_gap = 0;    // elements between sequences
   int64_t offset = 0;       // elements before the first row
   int64_t spare_rows = 0;   // rows of the packed tensors beyond those needed

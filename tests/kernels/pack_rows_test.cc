@@ -99,16 +99,18 @@ TEST(PackRows, EveryNumberOfPackedRows) {
 }
 
 TEST(PackRows, StridesOffsetsAndWidths) {
-  for (const int64_t gap : {0, 1, 8, 24}) {
-    for (const int64_t offset : {0, 1, 3, 8}) {
-      PackOptions options{.batch = 2, .prefix_rows = 3, .main_rows = 9};
-      options.widths = {1536, 8, 264};
-      options.row_gap = gap;
-      options.batch_gap = gap * 5;
-      options.offset = offset;
-      EXPECT_EQ(Try(options, MaskPattern::kRandom), "");
-      options.element_type = DType::kF32;
-      EXPECT_EQ(Try(options, MaskPattern::kRandom), "");
+  for (const DType element_type : {DType::kBF16, DType::kF32}) {
+    for (const int64_t step : {1, 8, 24}) {
+      for (int which = 0; which < 16; ++which) {
+        PackOptions options{.batch = 2, .prefix_rows = 3, .main_rows = 9};
+        options.widths = {1536, 8, 264};
+        options.element_type = element_type;
+        options.row_gap = (which & 1) != 0 ? step : 0;
+        options.packed_gap = (which & 2) != 0 ? step : 0;
+        options.batch_gap = (which & 4) != 0 ? step : 0;
+        options.offset = (which & 8) != 0 ? step : 0;
+        EXPECT_EQ(Try(options, MaskPattern::kRandom), "");
+      }
     }
   }
 }

@@ -38,7 +38,6 @@ struct Tensor {
 struct Arguments {
   Tensor tensors[kMaxPackTensors];
   int32_t tensor_count;
-  bool index_is_64;
   const void* index;  // or the inverse
   const int32_t* packed_count;
   int32_t* error;
@@ -62,12 +61,11 @@ __device__ __forceinline__ uint32_t Divide(uint64_t n, uint64_t reciprocal) {
 constexpr uint32_t kHole = 0xffffffff;
 constexpr uint32_t kOutside = 0xfffffffe;
 
-__device__ __forceinline__ uint32_t LoadIndex(const Arguments& arguments, uint32_t row) {
-  if (!arguments.index_is_64) {
-    return device::LoadKept(static_cast<const uint32_t*>(arguments.index) + row);
-  }
-  const uint64_t value = device::LoadKept(static_cast<const uint64_t*>(arguments.index) + row);
-  if (value == ~uint64_t{0}) return kHole;
+template <typename Index>
+__device__ __forceinline__ uint32_t LoadIndex(const void* index, uint32_t row) {
+  const Index value = device::LoadKept(static_cast<const Index*>(index) + row);
+  if (sizeof(Index) == sizeof(uint32_t)) return static_cast<uint32_t>(value);
+  if (value == ~Index{0}) return kHole;
   return value > kOutside ? kOutside : static_cast<uint32_t>(value);
 }
 
@@ -92,7 +90,7 @@ __device__ __forceinline__ uint64_t PaddedAddress(const Arguments& arguments, co
   return address + sequence * (in_prefix ? tensor.prefix.batch_stride : tensor.main.batch_stride);
 }
 
-template <typename Vector, bool kScatter, bool kOneSequence>
+template <typename Vector, typename Index, bool kScatter, bool kOneSequence>
 __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
     MoveRowsKernel(const __grid_constant__ Arguments arguments) {
   int32_t which = 0;
@@ -114,7 +112,7 @@ __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
     const uint64_t at = first + i * kMoveThreads;
     rows[i] = Divide(at, tensor.reciprocal);
     offsets[i] = static_cast<uint32_t>(at - uint64_t{rows[i]} * tensor.vectors) * sizeof(Vector);
-    sources[i] = LoadIndex(arguments, min(rows[i], entries - 1));
+    sources[i] = LoadIndex<Index>(arguments.index, min(rows[i], entries - 1));
   }
 
   const uint32_t limit = kScatter ? packed_rows : arguments.padded_rows;
@@ -187,7 +185,6 @@ Rows RowsInBytes(const PaddedRows& rows, int64_t count, int64_t before, int64_t 
 Arguments MakeArguments(const PackParams& params, bool scatter) {
   Arguments arguments{};
   arguments.tensor_count = params.tensor_count;
-  arguments.index_is_64 = params.index_type == DType::kI64;
   arguments.index = scatter ? params.inverse : params.index;
   arguments.packed_count = params.packed_count;
   arguments.error = params.error;
@@ -201,7 +198,7 @@ Arguments MakeArguments(const PackParams& params, bool scatter) {
   return arguments;
 }
 
-template <typename Vector, bool kScatter>
+template <typename Vector, typename Index, bool kScatter>
 Status Launch(const char* operation, const PackParams& params, const Context& context) {
   const auto size = static_cast<int64_t>(SizeOf(params.element_type));
   Arguments arguments = MakeArguments(params, kScatter);
@@ -221,22 +218,22 @@ Status Launch(const char* operation, const PackParams& params, const Context& co
     const int64_t rows = kScatter ? arguments.padded_rows : arguments.packed_rows;
     ctas += (rows * vectors + kVectorsPerCta - 1) / kVectorsPerCta;
   }
-  const auto kernel = IsOneSequence(params) ? MoveRowsKernel<Vector, kScatter, true>
-                                            : MoveRowsKernel<Vector, kScatter, false>;
+  const auto kernel = IsOneSequence(params) ? MoveRowsKernel<Vector, Index, kScatter, true>
+                                            : MoveRowsKernel<Vector, Index, kScatter, false>;
   return Enqueue(operation, kernel, {ctas, kMoveThreads, context.stream}, arguments);
 }
 
-template <bool kScatter>
+template <typename Index, bool kScatter>
 Status MoveRows(const char* operation, const PackParams& params, const Context& context) {
   switch (VectorBytes(params)) {
     case 16:
-      return Launch<uint4, kScatter>(operation, params, context);
+      return Launch<uint4, Index, kScatter>(operation, params, context);
     case 8:
-      return Launch<uint2, kScatter>(operation, params, context);
+      return Launch<uint2, Index, kScatter>(operation, params, context);
     case 4:
-      return Launch<uint32_t, kScatter>(operation, params, context);
+      return Launch<uint32_t, Index, kScatter>(operation, params, context);
     default:
-      return Launch<uint16_t, kScatter>(operation, params, context);
+      return Launch<uint16_t, Index, kScatter>(operation, params, context);
   }
 }
 
@@ -247,11 +244,15 @@ const char* RejectsDevice(const Context& context) {
 }
 
 Status PackRows(const PackParams& params, const Context& context) {
-  return MoveRows<false>("pack rows", params, context);
+  constexpr char kOp[] = "pack rows";
+  return params.index_type == DType::kI64 ? MoveRows<uint64_t, false>(kOp, params, context)
+                                          : MoveRows<uint32_t, false>(kOp, params, context);
 }
 
 Status ScatterRows(const PackParams& params, const Context& context) {
-  return MoveRows<true>("scatter rows", params, context);
+  constexpr char kOp[] = "scatter rows";
+  return params.index_type == DType::kI64 ? MoveRows<uint64_t, true>(kOp, params, context)
+                                          : MoveRows<uint32_t, true>(kOp, params, context);
 }
 
 }  // namespace segue::kernels::cuda
