@@ -34,8 +34,7 @@ struct Dense {
 };
 // One segment a sequence. One tensor set when the rows of all sequences can be numbered through:
 // the batch strides of q and o are the same multiple of their row strides, those of k and v
-// likewise, and rows so numbered keep output heads apart (in a [B, H, S, D] output they do not).
-// Else one a sequence.
+// likewise. Else one a sequence.
 Result<Batch> FromDense(const Dense& dense, const Options& options);
 
 struct Packed {

@@ -175,6 +175,8 @@ std::string Plan::ToString() const {
 
 PlanSettings PlanFor(const Batch& batch, const Options& options, Place place) {
   PlanSettings settings{.options = options, .place = place};
+  // Not the tensors' sum: rows between sequences belong to none.
+  for (const SegmentRows& rows : batch.rows) settings.max_query_rows += rows.q_rows;
   settings.max_sequences = std::max(batch.sequences(), 1);
   settings.max_segments = std::max(batch.segments, 1);
   for (const TensorSet& set : batch.tensors) {

@@ -49,7 +49,7 @@ std::array<int64_t, 3> Odd(int64_t, int64_t rows, int64_t heads) {
 TEST(AttentionAdapters, Dense) {
   const DenseCase cases[] = {
       {"BSHD", 3, 20, 33, Bshd, 1},
-      {"BHSD", 3, 20, 33, Bhsd, 3},
+      {"BHSD", 3, 20, 33, Bhsd, 1},
       {"BHSD, one sequence", 1, 9, 9, Bhsd, 1},
       {"SBHD", 3, 20, 33, Sbhd, 3},
       {"slots", 2, 20, 33, Slots, 1},
