@@ -18,6 +18,9 @@ struct EngineOptions {
   // are used as stored: the comparison means most for a checkpoint whose weights are bfloat16.
   bool bf16_rounding = false;
   bool reference_kernels = false;  // run only the plain reference implementations
+  // The transformer's only attention back end ("cpu", "ref"); empty: the first that accepts. One
+  // that the model does not admit, or that cannot run here, is Load's error, with the reason.
+  std::string attention_backend;
 };
 
 // Settings segue.json gives for a model; a request's absent fields take these.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/span.h"
 #include "kernels/registry.h"
@@ -20,13 +21,15 @@ struct Params {
   kernels::Rounding rounding = kernels::Rounding::kNone;
   // The only back end to consider, "cpu" or "ref"; empty: the first that accepts.
   std::string backend;
+  // Back ends that the model admits; empty: all. A `backend` outside is an error that says so.
+  Span<const std::string_view> admitted;
 };
 
 // o = softmax(scale * q k^T) v for every sequence and head. A row that sees no key gives zeros.
 // The bytes of a sequence's rows depend on that sequence alone, and those of a query row on
 // neither its neighbours nor the number of threads.
-// Errors: options or segments that contradict themselves; an unknown back end; no back end that
-// accepts the parameters (the message has each one's reason).
+// Errors: options or segments that contradict themselves; an unknown back end, or one that is not
+// admitted; no back end that accepts the parameters (the message has each one's reason).
 Status Attention(const Params& params, const kernels::Context& context);
 
 }  // namespace segue::attention

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,25 @@ namespace {
 
 constexpr char kOp[] = "attention";
 
+bool Admits(const Params& params, std::string_view backend) {
+  return params.admitted.empty() || std::find(params.admitted.begin(), params.admitted.end(),
+                                              backend) != params.admitted.end();
+}
+
+constexpr char kNotAdmitted[] = "the model does not admit it";
+
 // The fastest first, the reference last.
 constexpr kernels::Kernel<Params> kBackends[] = {
-    {"cpu", RejectsCpu, RunCpu},
-    {"ref", RejectsRef, RunRef},
+    {"cpu",
+     [](const Params& params, const kernels::Context& context) {
+       return Admits(params, "cpu") ? RejectsCpu(params, context) : kNotAdmitted;
+     },
+     RunCpu},
+    {"ref",
+     [](const Params& params, const kernels::Context& context) {
+       return Admits(params, "ref") ? RejectsRef(params, context) : kNotAdmitted;
+     },
+     RunRef},
 };
 
 Status CheckSegments(const Params& params) {
@@ -38,6 +54,13 @@ Status CheckSegments(const Params& params) {
 }
 
 Status RunForced(const Params& params, const kernels::Context& context) {
+  if (!Admits(params, params.backend)) {
+    std::string admitted;
+    for (const std::string_view name : params.admitted) {
+      admitted.append(admitted.empty() ? "" : ", ").append(name);
+    }
+    return Invalid(kOp, "backend", params.backend, "one that the model admits: " + admitted);
+  }
   std::string names;
   for (const kernels::Kernel<Params>& backend : kBackends) {
     if (params.backend == backend.name) {

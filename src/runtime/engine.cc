@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "device/thread_pool.h"
+#include "model/dit/dit.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
 #include "runtime/exceptions.h"
@@ -81,6 +82,7 @@ class Engine::Impl {
                     .log = &log_,
                     .reference_only = options.reference_kernels},
         .rounding = options.bf16_rounding ? kernels::Rounding::kBF16 : kernels::Rounding::kNone,
+        .attention_backend = options.attention_backend,
         .communicator = &communicator_};
     pipeline_.emplace(*model_, context, HostMemory());
     return {};
@@ -239,6 +241,10 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
   SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
   SEGUE_ASSIGN_OR_RETURN(model::Checkpoint checkpoint,
                          model::Checkpoint::Open(options.model_directory));
+  if (!options.attention_backend.empty()) {
+    SEGUE_RETURN_IF_ERROR(
+        model::CheckAttentionBackend(checkpoint.dit_config(), options.attention_backend));
+  }
   SEGUE_RETURN_IF_ERROR(runtime::CheckModelMemory(checkpoint, HostInfo()));
   SEGUE_ASSIGN_OR_RETURN(model::Tokenizer tokenizer,
                          model::Tokenizer::Load(checkpoint.tokenizer_directory()));

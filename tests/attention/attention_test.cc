@@ -347,5 +347,26 @@ TEST_F(CpuAttention, TheLogNamesTheBackEnd) {
             (std::vector<std::string>{"cpu: only references were asked for"}));
 }
 
+TEST_F(CpuAttention, KeepsToTheBackEndsThatTheModelAdmits) {
+  Batch batch({.q = 1, .kv = 1, .dim = 8});
+  batch.Add({{2, 2}}, 82);
+  kernels::KernelLog log;
+  const Context context = {.stream = Stream::Cpu(one_), .log = &log};
+  constexpr std::string_view kAdmitted[] = {"ref"};
+  Params params = batch.MakeParams("cpu");
+  params.admitted = kAdmitted;
+  const Status refused = Attention(params, context);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().got, "cpu");
+  EXPECT_EQ(refused.error().wanted, "one that the model admits: ref");
+  params.backend = "";
+  ASSERT_TRUE(Attention(params, context).ok());
+  const auto entries = log.Snapshot();
+  ASSERT_EQ(entries.at("attention").size(), 1u);
+  EXPECT_EQ(entries.at("attention")[0].kernel, "ref");
+  EXPECT_EQ(entries.at("attention")[0].passed_over,
+            (std::vector<std::string>{"cpu: the model does not admit it"}));
+}
+
 }  // namespace
 }  // namespace segue::attention

@@ -333,6 +333,29 @@ TEST(Engine, BadOptionsAndDirectoriesAreErrors) {
   EXPECT_EQ(engine.error().argument, "threads");
 }
 
+TEST(Engine, AnAttentionBackEndMayBeChosenAmongThoseAdmitted) {
+  const auto error = [](const std::string& backend) {
+    const auto engine =
+        Engine::Load({.model_directory = TinyModel(), .threads = 1, .attention_backend = backend});
+    return engine.ok() ? std::string() : engine.error().Message();
+  };
+  EXPECT_NE(error("fa3").find("backend: got fa3, wanted one of"), std::string::npos);
+  EXPECT_NE(error("sm90").find("sm90: works on device memory only"), std::string::npos);
+
+  auto engine =
+      Engine::Load({.model_directory = TinyModel(), .threads = 1, .attention_backend = "ref"});
+  ASSERT_TRUE(engine.ok()) << engine.error().Message();
+  const Result<RequestId> id = (*engine)->Submit(MakeRequest("x", 32, 32, 1, 1));
+  ASSERT_TRUE(id.ok());
+  const std::vector<Picture> pictures = RunAll(**engine, {*id});
+  ASSERT_EQ(pictures.size(), 1u);
+  bool reference = false;
+  for (const KernelUse& use : pictures[0].kernels) {
+    reference = reference || (use.op == "attention" && use.kernel == "ref");
+  }
+  EXPECT_TRUE(reference);
+}
+
 TEST(Engine, BFloat16ModeIsCloseAndIsBFloat16) {
   const Request request = MakeRequest("a cat", 48, 48, 3, 4);
   const auto exact = LoadTiny()->Generate(request);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "segue/status.h"
 
@@ -27,6 +28,9 @@ struct DitConfig {
   static constexpr double kTimestepScale = 1000.0;   // timesteps arrive in 0..1
   static constexpr float kNormEpsilon = 1e-6f;       // every LayerNorm and RMSNorm
   static constexpr int64_t kMlpRatio = 4;
+
+  // Attention back ends that the network admits: those that are held to float64.
+  static constexpr std::array<std::string_view, 3> kAttentionBackends = {"sm90", "cpu", "ref"};
 
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
   int64_t mlp_hidden() const { return kMlpRatio * hidden(); }

@@ -10,6 +10,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/timestep_embedding.h"
+#include "segue/attention_plan.h"
 
 namespace segue::model {
 namespace {
@@ -305,10 +306,29 @@ Status Dit::RunBlock(const Run& run, const Block& block, bool last) const {
   SEGUE_RETURN_IF_ERROR(
       attention::Attention({.options = options,
                             .sequences = last ? run.last_sequences : run.sequences,
-                            .rounding = context.rounding},
+                            .rounding = context.rounding,
+                            .backend = context.attention_backend,
+                            .admitted = DitConfig::kAttentionBackends},
                            context.kernels));
   SEGUE_RETURN_IF_ERROR(FinishStream(run.image, block.image, context));
   return last ? Status() : FinishStream(run.text, block.text, context);
+}
+
+Status CheckAttentionBackend(const DitConfig& config, const std::string& backend) {
+  const auto heads = static_cast<int32_t>(config.num_attention_heads);
+  attention::PlanSettings settings;
+  settings.options = {.q_heads = heads,
+                      .kv_heads = heads,
+                      .head_dim = static_cast<int32_t>(config.attention_head_dim),
+                      .softmax_scale = 1.0f};
+  settings.max_sequences = 1;
+  settings.max_segments = 2;
+  settings.backend = backend;
+  for (const std::string_view name : DitConfig::kAttentionBackends) {
+    settings.admitted.emplace_back(name);
+  }
+  const Result<attention::Plan> plan = attention::Plan::Create(settings);
+  return plan.ok() ? Status() : Status(plan.error());
 }
 
 // norm_out, whose modulation is (scale, shift) and not (shift, scale), then proj_out.

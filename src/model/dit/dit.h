@@ -58,6 +58,11 @@ struct DitInputs {
   MatrixView velocity;                     // [all image rows, in_channels], written
 };
 
+// Whether the transformer's attention can run on this back end alone. Errors: there is no such back
+// end; the network does not admit it (DitConfig::kAttentionBackends); it cannot serve these heads
+// on the CPU, with the reason.
+Status CheckAttentionBackend(const DitConfig& config, const std::string& backend);
+
 // Const after construction; any number of threads may run forwards, each in its own workspace.
 class Dit {
  public:
