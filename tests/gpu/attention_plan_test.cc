@@ -205,6 +205,37 @@ TEST_F(AttentionPlanGpu, UploadsInFlightKeepTheirLengths) {
   for (int i = 1; i < kBatches; ++i) EXPECT_TRUE(rig.Outputs(i) == alone[i]) << "batch " << i;
 }
 
+// The largest metadata there is, of which a small batch uses little: it travels in several copies.
+TEST_F(AttentionPlanGpu, ASmallBatchInALargeCapacity) {
+  PlanRig rig(false, 23);
+  std::mt19937 random(24);
+  GpuPlan small(rig.Settings());
+  PlanSettings settings = rig.Settings();
+  settings.max_sequences = 2048;
+  settings.max_segments = 32;
+  GpuPlan large(settings);
+  ASSERT_EQ(small.failure() + large.failure(), "");
+  for (int trial = 0; trial < 5; ++trial) {
+    const Rows rows = rig.RandomBatch(random, 1 + trial * 2);
+    Rows wide;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i % PlanRig::kSegments == 0) wide.resize(i / PlanRig::kSegments * 32);
+      wide.push_back(rows[i]);
+    }
+    wide.resize(rows.size() / PlanRig::kSegments * 32);
+    const std::vector<uint16_t> expected = Eager(rig, rows);
+    rig.Clear();
+    ASSERT_EQ(large.SetLengths(wide, side_), "");
+    ASSERT_EQ(large.Run(rig, side_), "");
+    EXPECT_TRUE(rig.Outputs() == expected) << "from the host, trial " << trial;
+    rig.Clear();
+    large.WriteDeviceLengths(wide);
+    ASSERT_EQ(large.Refresh(side_), "");
+    ASSERT_EQ(large.Run(rig, side_), "");
+    EXPECT_TRUE(rig.Outputs() == expected) << "from the device, trial " << trial;
+  }
+}
+
 TEST_F(AttentionPlanGpu, LengthsSetAgainAfterARefreshAreThoseThatCount) {
   PlanRig rig(false, 12);
   std::mt19937 random(13);

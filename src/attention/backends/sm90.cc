@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/backends/plan_backend.h"
+#include "attention/backends/sm90_upload.h"
 #include "attention/plan_check.h"
 #include "device/gpu.h"
 #include "device/stream.h"
@@ -156,31 +157,6 @@ std::string DescribeError(const ScheduleHeader& header) {
   }
 }
 
-// Copies of a schedule's used parts from closely packed host memory. Parts that nearly touch on the
-// device are one copy, gap included: the copy costs more than the bytes.
-struct UploadLayout {
-  std::vector<UploadRing::Copy> copies;
-  int64_t bytes = 0;
-
-  // Returns where in host memory the part lies.
-  int64_t Add(uint8_t* to, int64_t size) {
-    constexpr int64_t kSmallGap = 16 << 10;
-    if (!copies.empty()) {
-      UploadRing::Copy& last = copies.back();
-      const int64_t gap = to - (static_cast<uint8_t*>(last.to) + last.bytes);
-      if (gap <= kSmallGap) {
-        const int64_t from = last.from + last.bytes + gap;
-        last.bytes += gap + size;
-        bytes = last.from + last.bytes;
-        return from;
-      }
-    }
-    copies.push_back({.from = bytes, .to = to, .bytes = size});
-    bytes += size;
-    return copies.back().from;
-  }
-};
-
 class Sm90Plan : public BackendPlan {
  public:
   explicit Sm90Plan(const PlanSettings& settings)
@@ -211,27 +187,10 @@ class Sm90Plan : public BackendPlan {
                      DescribeError(header), "lengths within the settings");
     }
     Forget();
-    auto* schedule = static_cast<uint8_t*>(workspace);
-    layout_.copies.clear();
-    layout_.bytes = 0;
-    const kernels::ScheduleCapacity& capacity = shape_.capacity;
-    const int64_t records =
-        layout_.Add(schedule, kernels::SequencesOffset() +
-                                  sequences * int64_t{sizeof(kernels::SequenceRecord)});
-    const int64_t segments =
-        layout_.Add(schedule + kernels::SegmentsOffset(capacity),
-                    static_cast<int64_t>(rows.size() * sizeof(kernels::SegmentRecord)));
-    // Entries past header.work stay as they were: nobody reads them.
-    const int64_t work = layout_.Add(schedule + kernels::WorkOffset(capacity),
-                                     header.work * int64_t{sizeof(kernels::WorkItem)});
-    SEGUE_ASSIGN_OR_RETURN(void* memory, uploads_.Acquire(layout_.bytes));
-    auto* bytes = static_cast<uint8_t*>(memory);
-    builder_.Write(
-        {reinterpret_cast<ScheduleHeader*>(bytes + records),
-         reinterpret_cast<kernels::SequenceRecord*>(bytes + records + kernels::SequencesOffset()),
-         reinterpret_cast<kernels::SegmentRecord*>(bytes + segments),
-         reinterpret_cast<kernels::WorkItem*>(bytes + work)});
-    SEGUE_RETURN_IF_ERROR(uploads_.Upload(layout_.copies, stream));
+    upload_.LayOut(shape_.capacity, sequences, header.work, workspace);
+    SEGUE_ASSIGN_OR_RETURN(void* memory, uploads_.Acquire(upload_.bytes()));
+    builder_.Write(upload_.PartsIn(memory));
+    SEGUE_RETURN_IF_ERROR(uploads_.Upload(upload_.copies(), stream));
     last_rows_.assign(rows.begin(), rows.end());
     last_workspace_ = workspace;
     last_stream_ = stream;
@@ -292,7 +251,7 @@ class Sm90Plan : public BackendPlan {
   AttentionSm90Params params_;
   kernels::ScheduleBuilder builder_;
   UploadRing uploads_;
-  UploadLayout layout_;
+  Sm90Upload upload_;
   std::vector<SegmentRows> last_rows_;
   void* last_workspace_ = nullptr;
   void* last_stream_ = nullptr;
