@@ -1,6 +1,7 @@
 #include "bench/cpu_attention.h"
 #include "bench/cpu_product.h"
 #include "bench/generate.h"
+#include "bench/gpu_attention.h"
 #include "bench/suite.h"
 
 namespace segue::bench {
@@ -9,6 +10,8 @@ const std::map<std::string, Driver>& Drivers() {
   static const std::map<std::string, Driver> drivers = {
       {"attention", BenchAttention},
       {"generate", BenchGenerate},
+      {"gpu_attention", BenchGpuAttention},
+      {"gpu_in_place", BenchGpuInPlace},
       {"product", BenchProduct},
   };
   return drivers;

@@ -26,6 +26,7 @@ struct Row {
   std::optional<double> sm_clock_mhz;
   std::optional<double> power_w;
   std::optional<double> temp_c;
+  std::string note;  // for people who watch the run; not in the reports
 };
 
 // Fills the timing fields of a row; `work` is the operations (or bytes) of one call and
@@ -39,6 +40,7 @@ struct Report {
   std::string commit;
   std::string date;  // YYYY-MM-DD
   std::vector<Row> rows;
+  std::vector<std::string> failures;  // of cases, where the run went on
 };
 
 std::string ReportTable(const Report& report);

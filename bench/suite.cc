@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "bench/gpu.h"
+
 namespace segue::bench {
 namespace {
 
@@ -48,6 +50,48 @@ std::string DriverNames() {
   return names;
 }
 
+// Whether `name` contains one of the parts of `only`.
+bool IsSelected(const std::string& name, std::string_view only) {
+  while (true) {
+    const size_t comma = only.find(',');
+    if (name.find(only.substr(0, comma)) != std::string::npos) return true;
+    if (comma == std::string_view::npos) return false;
+    only.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::vector<const Case*>> Select(const std::vector<Case>& cases, const std::string& only) {
+  std::vector<const Case*> selected;
+  for (const Case& one : cases) {
+    if (!IsSelected(one.name, only)) continue;
+    if (!Drivers().contains(one.driver)) {
+      return SuiteError("case " + one.name, one.driver, "one of the drivers: " + DriverNames());
+    }
+    selected.push_back(&one);
+  }
+  if (!selected.empty()) return selected;
+  return SuiteError("--only", only, "part of the name of a case of the suite");
+}
+
+Result<Report> StartReport(const std::vector<const Case*>& cases, const SuiteOptions& options) {
+  Report report{.device = ProcessorName(options.threads),
+                .driver = "",
+                .cuda = "",
+                .commit = options.commit,
+                .date = Today(),
+                .rows = {},
+                .failures = {}};
+  const bool on_gpu = std::any_of(cases.begin(), cases.end(), [](const Case* one) {
+    return one->driver.rfind("gpu_", 0) == 0;
+  });
+  if (!on_gpu) return report;
+  SEGUE_ASSIGN_OR_RETURN(const GpuIdentity gpu, IdentifyGpu());
+  report.device = gpu.name;
+  report.driver = gpu.driver;
+  report.cuda = gpu.cuda;
+  return report;
+}
+
 }  // namespace
 
 Result<int64_t> Case::Integer(const std::string& key) const {
@@ -86,26 +130,19 @@ Result<std::vector<Case>> ParseSuite(std::string_view text) {
 
 Result<Report> RunSuite(const std::vector<Case>& cases, const SuiteOptions& options,
                         const std::function<void(const Row&)>& on_row) {
-  Report report{.device = ProcessorName(options.threads),
-                .driver = "",
-                .cuda = "",
-                .commit = options.commit,
-                .date = Today(),
-                .rows = {}};
-  for (const Case& one : cases) {
-    if (one.name.find(options.only) == std::string::npos) continue;
-    const auto driver = Drivers().find(one.driver);
-    if (driver == Drivers().end()) {
-      return SuiteError("case " + one.name, one.driver, "one of the drivers: " + DriverNames());
+  SEGUE_ASSIGN_OR_RETURN(const std::vector<const Case*> selected, Select(cases, options.only));
+  SEGUE_ASSIGN_OR_RETURN(Report report, StartReport(selected, options));
+  for (const Case* one : selected) {
+    const Result<std::vector<Row>> rows = Drivers().at(one->driver)(*one, options);
+    if (!rows.ok() && !options.keep_going) return rows.error();
+    if (!rows.ok()) {
+      report.failures.push_back(one->name + ": " + rows.error().Message());
+      continue;
     }
-    SEGUE_ASSIGN_OR_RETURN(const std::vector<Row> rows, driver->second(one, options));
-    for (const Row& row : rows) {
+    for (const Row& row : *rows) {
       on_row(row);
       report.rows.push_back(row);
     }
-  }
-  if (report.rows.empty()) {
-    return SuiteError("--only", options.only, "part of the name of a case of the suite");
   }
   return report;
 }

@@ -31,7 +31,10 @@ struct SuiteOptions {
   int threads = 2;
   kernels::CpuIsa widest_isa = kernels::CpuIsa::kAvx512;  // kAvx2 holds the peer to AVX2 as well
   MeasureOptions measure;
-  std::string only;         // run the cases whose name contains this; empty: all
+  // Run the cases whose name contains one of these, separated by commas; empty: all.
+  std::string only;
+  // Go on after a case that failed: its error is in Report::failures.
+  bool keep_going = false;
   std::string commit;       // of the build, for the report
   std::string peer_python;  // interpreter that has diffusers, for the peer of `generate`
 };
@@ -42,8 +45,9 @@ using Driver = std::function<Result<std::vector<Row>>(const Case&, const SuiteOp
 // The drivers by the name suites use.
 const std::map<std::string, Driver>& Drivers();
 
-// Runs the cases in order. `on_row` sees each row as it is measured. Errors: an unknown driver (it
-// names those there are), no case selected, a driver's own.
+// Runs the cases in order. `on_row` sees each row as it is measured. Drivers whose name begins with
+// gpu_ make it a report of the GPU. Errors: an unknown driver (it names those there are), no case
+// selected, no GPU for those that need one, a driver's own unless keep_going.
 Result<Report> RunSuite(const std::vector<Case>& cases, const SuiteOptions& options,
                         const std::function<void(const Row&)>& on_row);
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@ constexpr char kName[] = "bench";
 constexpr char kExamples[] = R"(Examples:
   segue bench cpu
   segue bench cpu --only linear --isa avx2
+  segue bench attention --only joint,h3 --json
   segue bench cpu --peer-python .venv/bin/python --json > docs/measurements/cpu.json
 
 Every case verifies its result before it is timed: a second of warm-up, then blocks of half a
@@ -57,6 +59,21 @@ Result<std::vector<bench::Case>> ReadSuite(const std::string& name) {
   return bench::ParseSuite(text);
 }
 
+// What was measured, as it comes: a run takes minutes.
+void Announce(const bench::Row& row) {
+  std::string text = row.case_name + " " + row.mode;
+  const auto add = [&text](const char* name, const std::optional<double>& value) {
+    if (value.has_value()) text += ", " + std::string(name) + " " + std::to_string(*value);
+  };
+  add("us", row.median_us);
+  add("peer us", row.peer_median_us);
+  add("ratio", row.ratio);
+  add("MHz", row.sm_clock_mhz);
+  add("W", row.power_w);
+  if (!row.note.empty()) text += " (" + row.note + ")";
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 int RunBench(const BenchFlags& flags) {
   bench::SuiteOptions options = flags.options;
   options.commit = VersionCommit();
@@ -65,13 +82,15 @@ int RunBench(const BenchFlags& flags) {
   options.threads = flags.threads > 0 ? flags.threads : std::max(cores, 1);
   const Result<std::vector<bench::Case>> cases = ReadSuite(flags.suite);
   if (!cases.ok()) return Fail(kName, cases.error());
-  const Result<bench::Report> report = bench::RunSuite(*cases, options, [](const bench::Row& row) {
-    std::fprintf(stderr, "%s\n", row.case_name.c_str());
-  });
+  const Result<bench::Report> report = bench::RunSuite(*cases, options, Announce);
   if (!report.ok()) return Fail(kName, report.error());
+  for (const std::string& failure : report->failures) {
+    std::fprintf(stderr, "failed: %s\n", failure.c_str());
+  }
   const Status printed =
       Print(flags.json ? bench::ReportJson(*report) : bench::ReportTable(*report));
-  return printed.ok() ? kExitOk : Fail(kName, printed.error());
+  if (!printed.ok()) return Fail(kName, printed.error());
+  return report->failures.empty() ? kExitOk : kExitNo;
 }
 
 }  // namespace
@@ -82,8 +101,19 @@ Command RegisterBench(CLI::App& parent) {
   app->footer(kExamples);
   app->add_option("SUITE", flags->suite, "Suite (" + SuiteNames() + ") or suite file")
       ->type_name("");
-  app->add_option("--only", flags->options.only, "Run the cases whose name contains this")
+  app->add_option("--only", flags->options.only,
+                  "Run the cases whose name contains this (or one of several: a,b)")
       ->type_name("TEXT");
+  app->add_option("--warmup-s", flags->options.measure.warmup_s,
+                  "Seconds of back-to-back calls before the first sample")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 60.0));
+  app->add_option("--block-s", flags->options.measure.block_s,
+                  "Seconds of each of the four blocks: ours, peer, peer, ours")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 60.0));
+  app->add_flag("--keep-going", flags->options.keep_going,
+                "Go on after a case that failed; the exit status still says so");
   app->add_option("--threads", flags->threads, "Threads of both sides; default: one a core")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));

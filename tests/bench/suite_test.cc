@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <string>
+
+#include "bench/gpu.h"
 
 namespace segue::bench {
 namespace {
@@ -30,6 +32,7 @@ TEST(Suite, BadLinesNameTheLine) {
 
 TEST(Suite, BuiltInSuitesParseAndNameKnownDrivers) {
   ASSERT_TRUE(BuiltInSuites().contains("cpu"));
+  ASSERT_TRUE(BuiltInSuites().contains("attention"));
   for (const auto& [name, text] : BuiltInSuites()) {
     const auto cases = ParseSuite(text);
     ASSERT_TRUE(cases.ok()) << name << ": " << cases.error().Message();
@@ -45,6 +48,43 @@ TEST(Suite, UnknownDriversAndEmptySelectionsAreErrors) {
   SuiteOptions options;
   options.only = "y";
   EXPECT_EQ(RunSuite(cases, options, ignore).error().argument, "--only");
+}
+
+TEST(Suite, OnlySelectsByAnyOfItsParts) {
+  const std::vector<Case> cases =
+      *ParseSuite("product one m=1 n=1 k=1\nproduct two m=1 n=1 k=1\nproduct three m=1 n=1 k=1\n");
+  SuiteOptions options;
+  options.measure = {.warmup_s = 0, .block_s = 0};
+  options.only = "tw,thr";
+  std::string names;
+  const auto report =
+      RunSuite(cases, options, [&](const Row& row) { names += row.case_name + " "; });
+  ASSERT_TRUE(report.ok()) << report.error().Message();
+  EXPECT_EQ(names, "two three ");
+}
+
+TEST(Suite, AFailingCaseEndsTheRunUnlessItIsToGoOn) {
+  const std::vector<Case> cases = *ParseSuite("product bad m=1\nproduct good m=1 n=1 k=1\n");
+  SuiteOptions options;
+  options.measure = {.warmup_s = 0, .block_s = 0};
+  const auto ignore = [](const Row&) {};
+  EXPECT_EQ(RunSuite(cases, options, ignore).error().got, "no n");
+  options.keep_going = true;
+  const auto report = RunSuite(cases, options, ignore);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->rows.size(), 1u);
+  ASSERT_EQ(report->failures.size(), 1u);
+  EXPECT_NE(report->failures[0].find("no n"), std::string::npos);
+}
+
+TEST(Suite, GpuCasesNeedAGpuAndSaySo) {
+  const Result<GpuIdentity> gpu = IdentifyGpu();
+  if (gpu.ok()) GTEST_SKIP() << "there is a GPU: " << gpu->name;
+  const auto report =
+      RunSuite(*ParseSuite("gpu_attention x lengths=8 heads=1"), {}, [](const Row&) {});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(report.error().got.empty());
 }
 
 TEST(Measure, AlternatesAndTakesMedians) {
