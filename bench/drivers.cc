@@ -2,17 +2,18 @@
 #include "bench/cpu_product.h"
 #include "bench/generate.h"
 #include "bench/gpu_attention.h"
+#include "bench/gpu_host.h"
+#include "bench/gpu_pack.h"
 #include "bench/suite.h"
 
 namespace segue::bench {
 
 const std::map<std::string, Driver>& Drivers() {
   static const std::map<std::string, Driver> drivers = {
-      {"attention", BenchAttention},
-      {"generate", BenchGenerate},
-      {"gpu_attention", BenchGpuAttention},
-      {"gpu_in_place", BenchGpuInPlace},
-      {"product", BenchProduct},
+      {"attention", BenchAttention},        {"generate", BenchGenerate},
+      {"gpu_attention", BenchGpuAttention}, {"gpu_host", BenchGpuHost},
+      {"gpu_in_place", BenchGpuInPlace},    {"gpu_pack", BenchGpuPack},
+      {"gpu_scatter", BenchGpuScatter},     {"product", BenchProduct},
   };
   return drivers;
 }

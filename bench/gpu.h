@@ -1,4 +1,4 @@
-// The little of CUDA that measuring needs: memory, graphs, events, and three kernels. In a build
+// The little of CUDA that measuring needs: memory, graphs, events, and two kernels. In a build
 // without CUDA every call is an error that says so.
 #pragma once
 
@@ -94,8 +94,5 @@ Status FillNormal(void* device, int64_t count, uint64_t seed, const GpuStream& s
 // How many of [rows, row_elements] bfloat16 values, rows `row_stride` apart, are NaN or infinite.
 Result<int64_t> CountNonFinite(const void* device, int64_t rows, int64_t row_elements,
                                int64_t row_stride, const GpuStream& stream);
-// Copies by 16-byte loads and stores of a kernel: the bar for everything that only moves bytes.
-// Pointers and bytes are multiples of 16.
-Status EnqueueCopy(void* to, const void* from, int64_t bytes, void* stream);
 
 }  // namespace segue::bench

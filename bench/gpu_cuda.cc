@@ -173,8 +173,4 @@ Result<int64_t> CountNonFinite(const void* device, int64_t rows, int64_t row_ele
   return static_cast<int64_t>(found);
 }
 
-Status EnqueueCopy(void* to, const void* from, int64_t bytes, void* stream) {
-  return Check("copy", LaunchCopy(to, from, bytes, static_cast<cudaStream_t>(stream)));
-}
-
 }  // namespace segue::bench

@@ -50,21 +50,6 @@ __global__ void CountNonFiniteKernel(const uint16_t* values, int64_t rows, int64
   if (found != 0) atomicAdd(total, found);
 }
 
-// A CTA copies 16 KiB: four loads in flight a thread.
-__global__ void CopyKernel(uint4* to, const uint4* from, int64_t count) {
-  constexpr int kLoads = 4;
-  const int64_t first = int64_t{blockIdx.x} * kThreads * kLoads + threadIdx.x;
-  uint4 values[kLoads];
-#pragma unroll
-  for (int i = 0; i < kLoads; ++i) {
-    if (first + i * kThreads < count) values[i] = __ldg(from + first + i * kThreads);
-  }
-#pragma unroll
-  for (int i = 0; i < kLoads; ++i) {
-    if (first + i * kThreads < count) to[first + i * kThreads] = values[i];
-  }
-}
-
 }  // namespace
 
 cudaError_t LaunchFillNormal(uint16_t* values, int64_t count, uint64_t seed, cudaStream_t stream) {
@@ -78,14 +63,6 @@ cudaError_t LaunchCountNonFinite(const uint16_t* values, int64_t rows, int64_t r
                                  cudaStream_t stream) {
   CountNonFiniteKernel<<<Blocks(rows * row_elements), kThreads, 0, stream>>>(
       values, rows, row_elements, row_stride, total);
-  return cudaGetLastError();
-}
-
-cudaError_t LaunchCopy(void* to, const void* from, int64_t bytes, cudaStream_t stream) {
-  const int64_t count = bytes / 16;
-  const auto blocks = static_cast<unsigned>((count + kThreads * 4 - 1) / (kThreads * 4));
-  CopyKernel<<<blocks, kThreads, 0, stream>>>(static_cast<uint4*>(to),
-                                              static_cast<const uint4*>(from), count);
   return cudaGetLastError();
 }
 

@@ -12,6 +12,5 @@ cudaError_t LaunchFillNormal(uint16_t* values, int64_t count, uint64_t seed, cud
 cudaError_t LaunchCountNonFinite(const uint16_t* values, int64_t rows, int64_t row_elements,
                                  int64_t row_stride, unsigned long long* total,
                                  cudaStream_t stream);
-cudaError_t LaunchCopy(void* to, const void* from, int64_t bytes, cudaStream_t stream);
 
 }  // namespace segue::bench

@@ -42,6 +42,5 @@ Status FillNormal(void*, int64_t, uint64_t, const GpuStream&) { return NoCuda();
 Result<int64_t> CountNonFinite(const void*, int64_t, int64_t, int64_t, const GpuStream&) {
   return NoCuda();
 }
-Status EnqueueCopy(void*, const void*, int64_t, void*) { return NoCuda(); }
 
 }  // namespace segue::bench
