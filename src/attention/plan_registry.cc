@@ -13,6 +13,7 @@ constexpr char kOp[] = "choose an attention back end";
 // The fastest first, the reference last.
 constexpr const PlanBackend* kBackends[] = {
     &kSm90PlanBackend,
+    &kCudnnPlanBackend,
     &kCpuPlanBackend,
     &kRefPlanBackend,
 };

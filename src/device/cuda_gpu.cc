@@ -37,6 +37,39 @@ Status SetToZero(void* memory, int64_t bytes, void* stream) {
   return {};
 }
 
+Status CopyPieces(const DevicePieces& to, const DevicePieces& from, int64_t bytes, int64_t count,
+                  void* stream) {
+  if (bytes == 0 || count == 0) return {};
+  const cudaError_t status = cudaMemcpy2DAsync(
+      to.data, static_cast<size_t>(to.stride), from.data, static_cast<size_t>(from.stride),
+      static_cast<size_t>(bytes), static_cast<size_t>(count), cudaMemcpyDeviceToDevice,
+      static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) return CudaError("cudaMemcpy2DAsync", status);
+  return {};
+}
+
+Status SetPiecesToZero(const DevicePieces& pieces, int64_t bytes, int64_t count, void* stream) {
+  if (bytes == 0 || count == 0) return {};
+  const cudaError_t status = cudaMemset2DAsync(
+      pieces.data, static_cast<size_t>(pieces.stride), 0, static_cast<size_t>(bytes),
+      static_cast<size_t>(count), static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) return CudaError("cudaMemset2DAsync", status);
+  return {};
+}
+
+Status SetToMinusInfinity(float* values, int64_t count, void* stream) {
+  if (count == 0) return {};
+  // 0xff800000, the last byte in memory first: the runtime sets bytes, but at any distance.
+  constexpr int kBytes[4] = {0x00, 0x00, 0x80, 0xff};
+  for (int i = 0; i < 4; ++i) {
+    const cudaError_t status =
+        cudaMemset2DAsync(reinterpret_cast<uint8_t*>(values) + i, 4, kBytes[i], 1,
+                          static_cast<size_t>(count), static_cast<cudaStream_t>(stream));
+    if (status != cudaSuccess) return CudaError("cudaMemset2DAsync", status);
+  }
+  return {};
+}
+
 Status ReadBack(void* to, const void* from, int64_t bytes, void* stream) {
   cudaError_t status = cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
                                        static_cast<cudaStream_t>(stream));

@@ -20,6 +20,22 @@ Result<GpuTraits> CurrentGpuTraits();
 // Enqueues zeros into device memory.
 Status SetToZero(void* memory, int64_t bytes, void* stream);
 
+// Pieces of `bytes` each, `stride` bytes from one to the next.
+struct DevicePieces {
+  void* data = nullptr;
+  int64_t stride = 0;  // at least their length where there are several
+};
+
+// Enqueues copies of `count` pieces of `bytes` inside device memory, which may be captured.
+Status CopyPieces(const DevicePieces& to, const DevicePieces& from, int64_t bytes, int64_t count,
+                  void* stream);
+
+// Enqueues zeros into `count` pieces of `bytes`.
+Status SetPiecesToZero(const DevicePieces& pieces, int64_t bytes, int64_t count, void* stream);
+
+// Enqueues -infinity into float32 values.
+Status SetToMinusInfinity(float* values, int64_t count, void* stream);
+
 // Copies device memory to the host and waits for the stream.
 Status ReadBack(void* to, const void* from, int64_t bytes, void* stream);
 

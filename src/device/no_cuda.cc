@@ -22,6 +22,16 @@ Result<GpuTraits> CurrentGpuTraits() { return NoCuda("ask the GPU"); }
 
 Status SetToZero(void*, int64_t, void*) { return NoCuda("set device memory to zero"); }
 
+Status CopyPieces(const DevicePieces&, const DevicePieces&, int64_t, int64_t, void*) {
+  return NoCuda("copy device memory");
+}
+
+Status SetPiecesToZero(const DevicePieces&, int64_t, int64_t, void*) {
+  return NoCuda("set device memory to zero");
+}
+
+Status SetToMinusInfinity(float*, int64_t, void*) { return NoCuda("set device memory"); }
+
 Status ReadBack(void*, const void*, int64_t, void*) { return NoCuda("read device memory"); }
 
 Result<bool> IsCapturing(void*) { return NoCuda("ask a stream"); }
