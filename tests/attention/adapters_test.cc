@@ -158,7 +158,8 @@ TEST(AttentionAdapters, DenseErrors) {
 
 void CheckPacked(const Options& options, const std::vector<int32_t>& cu_q,
                  const std::vector<int32_t>& cu_k, std::array<int32_t, 2> longest = {}) {
-  const std::string what = "packed " + testing::PrintToString(cu_q) + testing::PrintToString(cu_k);
+  const std::string what = "packed " + testing::PrintToString(cu_q).substr(0, 80) +
+                           testing::PrintToString(cu_k).substr(0, 80);
   Fused fused(options, std::max(cu_q.back(), cu_k.back()), 5);
   std::vector<NaiveSequence> naive(cu_q.size() - 1);
   for (size_t b = 0; b < naive.size(); ++b) {
@@ -199,6 +200,15 @@ TEST(AttentionAdapters, PackedWithEmptySequences) {
   // Tiles that would reach into the next sequence.
   CheckPacked(OptionsOf(1, 1, 4), {0, 1274, 2568, 3915, 5194, 6498, 7839, 8192},
               {0, 1274, 2568, 3915, 5194, 6498, 7839, 8192});
+}
+
+TEST(AttentionAdapters, PackedWith65536Sequences) {
+  std::vector<int32_t> bounds = {0};
+  for (int i = 0; i < 65536; ++i) {
+    const bool special = i == 0 || i == 32767 || i >= 65534;
+    bounds.push_back(bounds.back() + (special ? 40 + i % 3 : i % 2));
+  }
+  CheckPacked(OptionsOf(2, 1, 4), bounds, bounds);
 }
 
 TEST(AttentionAdapters, PackedErrors) {
