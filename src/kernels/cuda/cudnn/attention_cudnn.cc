@@ -95,7 +95,11 @@ void Define(const AttentionCudnnShape& shape, fe::graph::Graph* graph) {
   fe::graph::SDPA_attributes options;
   options.set_name("attention").set_attn_scale(shape.softmax_scale).set_generate_stats(shape.lse);
   if (shape.causal) {
-    options.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+    // The same rows where queries and keys are equally many: then the more usual of the two.
+    const bool square = shape.q_rows == shape.kv_rows && !shape.lengths;
+    options
+        .set_diagonal_alignment(square ? fe::DiagonalAlignment_t::TOP_LEFT
+                                       : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
         .set_diagonal_band_right_bound(0);
   }
   if (shape.lengths) {
