@@ -7,6 +7,7 @@
 // row.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/device/global_memory.h"
@@ -32,13 +33,12 @@ struct Tensor {
   int64_t packed_stride;
   uint64_t reciprocal;  // of `vectors` (see Divide)
   uint32_t vectors;     // of a row
-  uint32_t first_cta;   // that works on this tensor
 };
 
 struct Arguments {
   Tensor tensors[kMaxPackTensors];
-  int32_t tensor_count;
-  const void* index;  // or the inverse
+  uint32_t first_cta[kMaxPackTensors];  // that works on a tensor; 2^32 - 1 where there is none
+  const void* index;                    // or the inverse
   const int32_t* packed_count;
   int32_t* error;
   uint32_t packed_rows;
@@ -93,14 +93,14 @@ __device__ __forceinline__ uint64_t PaddedAddress(const Arguments& arguments, co
 template <typename Vector, typename Index, bool kScatter, bool kOneSequence>
 __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
     MoveRowsKernel(const __grid_constant__ Arguments arguments) {
-  int32_t which = 0;
-  while (which + 1 < arguments.tensor_count &&
-         blockIdx.x >= arguments.tensors[which + 1].first_cta) {
-    ++which;
-  }
+  // Compared with constants, not looked up one after the other: the first loads wait for this.
+  static_assert(kMaxPackTensors == 3);
+  const int32_t which = (blockIdx.x >= arguments.first_cta[1] ? 1 : 0) +
+                        (blockIdx.x >= arguments.first_cta[2] ? 1 : 0);
   const Tensor tensor = arguments.tensors[which];
   const uint32_t entries = kScatter ? arguments.padded_rows : arguments.packed_rows;  // above 0
-  const uint64_t first = uint64_t{blockIdx.x - tensor.first_cta} * kVectorsPerCta + threadIdx.x;
+  const uint64_t first =
+      uint64_t{blockIdx.x - arguments.first_cta[which]} * kVectorsPerCta + threadIdx.x;
 
   // Indices are there up to the capacity, so they need not wait for the count.
   const uint32_t packed_rows = PackedRows(arguments);
@@ -184,7 +184,7 @@ Rows RowsInBytes(const PaddedRows& rows, int64_t count, int64_t before, int64_t 
 
 Arguments MakeArguments(const PackParams& params, bool scatter) {
   Arguments arguments{};
-  arguments.tensor_count = params.tensor_count;
+  std::fill_n(arguments.first_cta, kMaxPackTensors, 0xffffffffu);
   arguments.index = scatter ? params.inverse : params.index;
   arguments.packed_count = params.packed_count;
   arguments.error = params.error;
@@ -213,8 +213,8 @@ Status Launch(const char* operation, const PackParams& params, const Context& co
         from.packed_row_stride * size,
         Reciprocal(static_cast<uint64_t>(vectors)),
         static_cast<uint32_t>(vectors),
-        static_cast<uint32_t>(ctas),
     };
+    arguments.first_cta[i] = static_cast<uint32_t>(ctas);
     const int64_t rows = kScatter ? arguments.padded_rows : arguments.packed_rows;
     ctas += (rows * vectors + kVectorsPerCta - 1) / kVectorsPerCta;
   }
