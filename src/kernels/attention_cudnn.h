@@ -67,8 +67,9 @@ Result<std::string> CudnnVersion();
 // at once needs a workspace each.
 class AttentionCudnn {
  public:
-  // Takes tens of milliseconds. Legal while another stream of the thread is captured. Several may
-  // be made at once. Errors: no library; a shape that it does not take, in its own words.
+  // Takes some tenths of a second, since the library compiles code for the shape. Legal while
+  // another stream of the thread is captured. Several may be made at once, on threads of their own.
+  // Errors: no library; a shape that it does not take, in its own words.
   static Result<std::unique_ptr<AttentionCudnn>> Create(const AttentionCudnnShape& shape);
   AttentionCudnn(const AttentionCudnn&) = delete;
   AttentionCudnn& operator=(const AttentionCudnn&) = delete;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -206,11 +207,11 @@ class AttentionCudnnGpu : public testing::Test {
 };
 
 TEST_F(AttentionCudnnGpu, EveryHeadSizeAgreesWithTheReference) {
-  for (const int32_t head_dim : {64, 96, 128, 256}) {
-    for (const bool causal : {false, true}) {
-      SCOPED_TRACE("head_dim " + std::to_string(head_dim) + (causal ? ", causal" : ""));
-      RunAndCompare(OptionsOf(head_dim, causal, ElementType::kBFloat16), rows_);
-    }
+  // The library compiles for each shape, some tenths of a second: not every pair.
+  const std::pair<int32_t, bool> cases[] = {{64, false}, {96, true}, {128, true}, {256, false}};
+  for (const auto& [head_dim, causal] : cases) {
+    SCOPED_TRACE("head_dim " + std::to_string(head_dim) + (causal ? ", causal" : ""));
+    RunAndCompare(OptionsOf(head_dim, causal, ElementType::kBFloat16), rows_);
   }
 }
 

@@ -150,8 +150,8 @@ class CudnnPlan : public BackendPlan {
   PlanSettings settings_;
   Layout layout_;
   std::vector<SegmentRows> rows_;
-  // Built by the first run that needs them and kept as long as the plan: graphs that captured a run
-  // hold on to their code.
+  // Built by the first run that needs them, which takes some tenths of a second each, and kept as
+  // long as the plan: graphs that captured a run hold on to their code.
   mutable std::vector<std::pair<AttentionCudnnShape, std::unique_ptr<AttentionCudnn>>> graphs_;
 };
 

@@ -100,6 +100,19 @@ SEGUE_FORWARD(cudnnBackendExecute,
               (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack),
               handle, plan, pack)
 
+// Of convolutions; a compiler that drops unused code does without.
+SEGUE_FORWARD(cudnnCreateFilterDescriptor, (cudnnFilterDescriptor_t * descriptor), descriptor)
+SEGUE_FORWARD(cudnnDestroyFilterDescriptor, (cudnnFilterDescriptor_t descriptor), descriptor)
+SEGUE_FORWARD(cudnnSetFilterNdDescriptor,
+              (cudnnFilterDescriptor_t descriptor, cudnnDataType_t type, cudnnTensorFormat_t format,
+               int dims, const int* sizes),
+              descriptor, type, format, dims, sizes)
+SEGUE_FORWARD(cudnnReorderFilterAndBias,
+              (cudnnHandle_t handle, const cudnnFilterDescriptor_t descriptor,
+               cudnnReorderType_t order, const void* filter, void* filter_to, int reorder_bias,
+               const void* bias, void* bias_to),
+              handle, descriptor, order, filter, filter_to, reorder_bias, bias, bias_to)
+
 SEGUE_HIDDEN size_t cudnnGetVersion() {
   static const auto function = segue::kernels::Find<decltype(cudnnGetVersion)>("cudnnGetVersion");
   return function == nullptr ? 0 : function();
