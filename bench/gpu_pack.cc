@@ -18,11 +18,24 @@ constexpr int64_t kElement = 2;  // bytes of a bfloat16
 constexpr int64_t kRotatingBytes = int64_t{300} << 20;
 constexpr double kGiga = 1e9;
 
+// A case of two segments. Errors: its values.
+Result<AttentionCase> ReadJointCase(const Case& one) {
+  SEGUE_ASSIGN_OR_RETURN(AttentionCase shape, ReadAttentionCase(one));
+  if (shape.segments != 2) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .operation = "read benchmark suite",
+                 .argument = "case " + one.name,
+                 .got = "no text",
+                 .wanted = "text=<rows> and image=<rows>"};
+  }
+  return shape;
+}
+
 // The rows of `tensors` tensors, [text, width] and [image, width] on one side, packed on the other.
 class Rows {
  public:
-  // Errors: the case's values; memory.
-  static Result<Rows> Create(const Case& one, int32_t tensors, const GpuStream& stream);
+  // Errors: memory.
+  static Result<Rows> Create(const AttentionCase& shape, int32_t tensors, const GpuStream& stream);
 
   // Both have `rotation` sets.
   GpuContender Pack();
@@ -56,11 +69,10 @@ class Rows {
   std::vector<Set> sets_;
 };
 
-Result<Rows> Rows::Create(const Case& one, int32_t tensors, const GpuStream& stream) {
-  SEGUE_ASSIGN_OR_RETURN(const AttentionCase shape, ReadAttentionCase(one));
+Result<Rows> Rows::Create(const AttentionCase& shape, int32_t tensors, const GpuStream& stream) {
   Rows rows;
   rows.tensors_ = tensors;
-  rows.text_ = shape.segments == 2 ? shape.rows[0].q_rows : 0;
+  rows.text_ = shape.rows[0].q_rows;
   rows.image_ = shape.rows.back().q_rows;
   rows.width_ = int64_t{shape.heads} * shape.head_dim;
   const int64_t bytes = rows.Bytes();
@@ -197,8 +209,9 @@ Result<std::vector<Row>> MeasureBesideCopy(const GpuContender& ours, Rows* rows,
 }  // namespace
 
 Result<std::vector<Row>> BenchGpuPack(const Case& one, const SuiteOptions& options) {
+  SEGUE_ASSIGN_OR_RETURN(const AttentionCase shape, ReadJointCase(one));
   SEGUE_ASSIGN_OR_RETURN(const GpuStream stream, GpuStream::Create());
-  SEGUE_ASSIGN_OR_RETURN(Rows rows, Rows::Create(one, kernels::kMaxPackTensors, stream));
+  SEGUE_ASSIGN_OR_RETURN(Rows rows, Rows::Create(shape, kernels::kMaxPackTensors, stream));
   const GpuContender pack = rows.Pack();
   SEGUE_RETURN_IF_ERROR(pack.enqueue(stream.get(), 0));
   SEGUE_RETURN_IF_ERROR(RequireAgreement(rows, one.name));
@@ -207,8 +220,9 @@ Result<std::vector<Row>> BenchGpuPack(const Case& one, const SuiteOptions& optio
 }
 
 Result<std::vector<Row>> BenchGpuScatter(const Case& one, const SuiteOptions& options) {
+  SEGUE_ASSIGN_OR_RETURN(const AttentionCase shape, ReadJointCase(one));
   SEGUE_ASSIGN_OR_RETURN(const GpuStream stream, GpuStream::Create());
-  SEGUE_ASSIGN_OR_RETURN(Rows rows, Rows::Create(one, 1, stream));
+  SEGUE_ASSIGN_OR_RETURN(Rows rows, Rows::Create(shape, 1, stream));
   // Packed by the other kernel, then back over poisoned rows.
   SEGUE_RETURN_IF_ERROR(rows.Pack().enqueue(stream.get(), 0));
   SEGUE_RETURN_IF_ERROR(RequireAgreement(rows, one.name));

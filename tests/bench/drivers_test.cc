@@ -48,5 +48,20 @@ TEST(Drivers, BadValuesAreErrorsThatNameThem) {
             ErrorCode::kNotFound);
 }
 
+// Values are read before a GPU is looked for.
+TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
+  const auto error = [](const std::string& text) {
+    const std::vector<Case> cases = *ParseSuite(text);
+    const auto rows = Drivers().at(cases[0].driver)(cases[0], Quick());
+    return rows.ok() ? "" : rows.error().argument + ": " + rows.error().got;
+  };
+  EXPECT_EQ(error("gpu_attention x heads=2 lengths=-1"), "case x: lengths: -1");
+  EXPECT_EQ(error("gpu_in_place x text=1 image=1 heads=0"), "case x: heads: 0");
+  EXPECT_EQ(error("gpu_pack x lengths=8 heads=2"), "case x: no text");
+  EXPECT_EQ(error("gpu_scatter x text=8 heads=2"), "case x: no image");
+  EXPECT_EQ(error("gpu_host x sequences=3000 heads=2 longest=5"), "case x: sequences: 3000");
+  EXPECT_EQ(error("gpu_host x sequences=3 heads=2"), "case x: no longest");
+}
+
 }  // namespace
 }  // namespace segue::bench
