@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/config.h"
+#include "kernels/cuda/device/planted_defect.h"
 #include "kernels/cuda/device/tma.h"
 
 namespace segue::kernels::sm90 {
@@ -41,6 +42,20 @@ class Producer {
     const auto* work =
         reinterpret_cast<const int4*>(params_.schedule + WorkOffset(params_.capacity));
     const int4 item = __ldg(work + index);
+    if constexpr (device::kPlantsDefects) return WithDefect(item, work + header_.work);
+    return {item.x, item.y, item.z, item.w};
+  }
+
+  // In the build that shows what the sanitizer's tools find.
+  __device__ __forceinline__ WorkItem WithDefect(int4 item, const int4* after_last) const {
+    using device::Defect;
+    if (device::Planted(Defect::kOutOfBounds)) ++item.w;  // a row too many
+    // The slot that the item will use, before its consumers are done with it.
+    if (device::Planted(Defect::kRace) && lane_ == 0) shared_.work[work_.stage].rows = 0;
+    if (device::Planted(Defect::kUnwritten)) {
+      item.w += reinterpret_cast<const volatile int32_t*>(after_last)[3] == 1 ? 1 : 0;
+    }
+    if (device::Planted(Defect::kWarpBarrier)) device::MisuseWarpBarrier();
     return {item.x, item.y, item.z, item.w};
   }
 

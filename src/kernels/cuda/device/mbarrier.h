@@ -5,10 +5,15 @@
 
 namespace segue::kernels::device {
 
+#ifdef SEGUE_RANDOM_DELAYS
+static __constant__ int32_t random_delays;  // 0: none
+#endif
+
 // In a build with SEGUE_RANDOM_DELAYS each warp sleeps now and then where roles hand over to each
 // other, so that an order that only usually holds shows as wrong bytes.
 __device__ __forceinline__ void RandomDelay() {
 #ifdef SEGUE_RANDOM_DELAYS
+  if (random_delays == 0) return;
   const uint32_t mixed =
       (static_cast<uint32_t>(clock64()) ^ (threadIdx.x / 32 * 977 + blockIdx.x)) * 2654435761u;
   if (mixed >> 29 == 0) __nanosleep(mixed >> 16 & 0xfff);
@@ -37,6 +42,7 @@ __device__ __forceinline__ void BarrierArriveExpect(uint64_t* barrier, uint32_t 
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
       "r"(bytes)
       : "memory");
+  RandomDelay();  // between the expectation and the copies
 }
 
 // Returns once the phase of this parity is complete. Of a fresh barrier, parity 1 counts as
