@@ -171,6 +171,7 @@ class EmulatedBatch {
                         map(source.k, heads_.kv, kKeyGroup), map(source.v, heads_.kv, C::kKeys),
                         map(source.v, heads_.kv, kKeyGroup), map(source.v, heads_.kv, 1)};
       params.outputs[s] = {source.o.data(), int64_t{heads_.q} * kHeadDim, kHeadDim};
+      params.kv_rows[s] = source.rows;
     }
     params.capacity = shape_.capacity;
     params.queries_per_key_head = heads_.q / heads_.kv;

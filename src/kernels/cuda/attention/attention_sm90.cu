@@ -79,6 +79,7 @@ Status FillParams(const AttentionSm90Params& params, sm90::KernelParams& kernel)
     const AttentionSm90Source& source = params.sources[i];
     sm90::SourceMaps& maps = kernel.maps[i];
     kernel.outputs[i] = {source.o, source.o_row_stride, source.o_head_stride};
+    kernel.kv_rows[i] = source.kv_rows;
     if (source.q_rows > 0) {
       const Tensor q{source.q, source.q_row_stride, source.q_head_stride, source.q_rows,
                      params.q_heads};

@@ -30,6 +30,7 @@ struct Output {
 struct KernelParams {
   SourceMaps maps[kMaxSources];
   Output outputs[kMaxSources];
+  int32_t kv_rows[kMaxSources];  // of each source's K and V
   ScheduleCapacity capacity;
   int32_t queries_per_key_head;
   const uint8_t* schedule;

@@ -16,6 +16,7 @@ class Consumer {
   __device__ __forceinline__ Consumer(SharedMemory<C>& shared, float scale_log2)
       : shared_(shared),
         scale_log2_(scale_log2),
+        slack_(device::kMaximumSlack / scale_log2),
         lane_(threadIdx.x % 32),
         // Broadcast, so that the compiler knows these to be equal across the warp.
         warp_(__shfl_sync(0xffffffffu, threadIdx.x / 32 - 4, 0)) {
@@ -166,7 +167,7 @@ class Consumer {
     IssueScores(scores);
     PassTurn();
     FinishScores<0>(scores, key_tiles - 1);
-    device::SoftmaxTile(scores, scale_log2_, state, rescale);
+    device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
     device::PackWeights<typename C::Element>(scores, weights);
 
     WaitForKeys(key_tiles - 2);
@@ -177,7 +178,7 @@ class Consumer {
       IssueValues(output, weights);
       PassTurn();
       FinishScores<1>(scores, tile);
-      device::SoftmaxTile(scores, scale_log2_, state, rescale);
+      device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
       // Here, not at the loop's top: ptxas moves the wait for products above the softmax, which
       // they are to overlap, unless a branch lies between.
       device::FenceRegisters(scores);
@@ -187,8 +188,11 @@ class Consumer {
       device::FenceRegisters(scores);  // packing must not start before the weights are free
       Release(&shared_.v_empty[v_.stage]);
       v_.Advance();
+      // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone.
+      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
 #pragma unroll
-      for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
+        for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
+      }
       device::PackWeights<typename C::Element>(scores, weights);
     }
 
@@ -267,6 +271,7 @@ class Consumer {
 
   SharedMemory<C>& shared_;
   const float scale_log2_;
+  const float slack_;
   const int32_t lane_;
   const int32_t warp_;  // 0..7
   uint64_t queries_;

@@ -84,13 +84,16 @@ class Producer {
     kv_head_ = head / params_.queries_per_key_head;
     const int32_t key_tiles = HandOver(item, head);
     if (key_tiles == 0) return;
-    LoadKeys(key_tiles - 1);
+    Place place = FindPlace((key_tiles - 1) * C::kKeys);
+    LoadKeys(place);
     LoadQueries(item, head);
     for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
-      LoadKeys(tile);
-      LoadValues(tile + 1);
+      const Place values = place;
+      place = NextPlace(place);
+      LoadKeys(place);
+      LoadValues(values);
     }
-    LoadValues(0);
+    LoadValues(place);
   }
 
   // Lane s keeps segment s of the sequence.
@@ -160,92 +163,154 @@ class Producer {
     return record;
   }
 
+  // Where the rows of a key tile lie; the same in all lanes. The warp walks from tile to tile, so
+  // this is a handful of additions but where a tile meets another segment: a lookup for each tile
+  // would take the one warp longer than the consumers take to use the tile.
+  struct Place {
+    int32_t key;    // of the tile's first row, on the key axis
+    int32_t begin;  // of the segment that row lies in, or of the gap after it
+    int32_t left;   // rows of that segment from `key` on
+    int32_t row;    // of `key` in the source's K and V
+    int32_t source;
+    bool last;  // no later segment has rows
+    bool ends;  // the segment ends where the tensors do
+  };
+
+  // Finds the last segment with rows that begins at or before `key`.
+  __device__ __forceinline__ Place FindPlace(int32_t key) const {
+    const bool used = lane_ < params_.capacity.segments && segment_.kv_rows > 0;
+    const uint32_t rows = __ballot_sync(kAllLanes, used);
+    const uint32_t before = __ballot_sync(kAllLanes, used && segment_.key_begin <= key);
+    const int32_t found = 31 - __clz(static_cast<int>(before | 1u));
+    Place place;
+    place.key = key;
+    place.begin = __shfl_sync(kAllLanes, segment_.key_begin, found);
+    const int32_t kv_rows = __shfl_sync(kAllLanes, segment_.kv_rows, found);
+    const int32_t kv_begin = __shfl_sync(kAllLanes, segment_.kv_begin, found);
+    place.source = __shfl_sync(kAllLanes, segment_.source, found);
+    place.left = place.begin + kv_rows - key;
+    place.row = kv_begin + key - place.begin;
+    place.last = (rows >> found) == 1u;
+    place.ends = kv_begin + kv_rows == params_.kv_rows[place.source];
+    return place;
+  }
+
+  // Of the tile before.
+  __device__ __forceinline__ Place NextPlace(const Place& place) const {
+    const int32_t key = place.key - C::kKeys;
+    if (key < place.begin) return FindPlace(key);
+    Place next = place;
+    next.key = key;
+    next.left += C::kKeys;
+    next.row -= C::kKeys;
+    return next;
+  }
+
   // Where this lane's group of 8 rows of a key tile lies.
   struct Group {
     int32_t source;
     int32_t row;    // in the source's K and V
     int32_t count;  // valid rows, 0..8
   };
-  struct Tile8 {
-    Group group;  // differs between lanes
-    bool whole;   // all rows are valid and follow each other in one source
-  };
-  __device__ __forceinline__ Tile8 Locate(int32_t tile) const {
-    const int32_t key = tile * C::kKeys + lane_ * kKeyGroup;
+  __device__ __forceinline__ Group FindGroup(int32_t tile_key) const {
+    const int32_t key = tile_key + lane_ * kKeyGroup;
     int32_t found = 0;
     for (int32_t s = 1; s < params_.capacity.segments; ++s) {
       const int32_t begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
       const int32_t rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
       if (rows > 0 && key >= begin) found = s;
     }
-    const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
-    const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
     // Every lane takes part in every exchange: none may stand behind a condition that differs
     // between lanes.
-    const int32_t first = __shfl_sync(kAllLanes, found, 0);
+    const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
+    const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
     Group group;
     group.source = __shfl_sync(kAllLanes, segment_.source, found);
     group.row = __shfl_sync(kAllLanes, segment_.kv_begin, found) + offset;
     group.count = max(0, min(left, kKeyGroup));
-    const bool fits = group.count == kKeyGroup && found == first;
-    const bool whole = __all_sync(kAllLanes, lane_ >= C::kGroups || fits) != 0;
-    return {group, whole};
+    return group;
   }
 
-  __device__ __forceinline__ KeyCounts CountsOf(const Tile8& where) const {
-    const uint32_t own = lane_ < C::kGroups ? where.group.count << (4 * (lane_ % 8)) : 0;
+  // `count`: of this lane's group. Three exchanges cost less than what nvcc 13.0 makes of the same
+  // words in uniform arithmetic, which is also wrong (docs/kernels/attention_sm90.md, "Tried").
+  __device__ __forceinline__ KeyCounts CountsOf(int32_t count) const {
+    const uint32_t own = lane_ < C::kGroups ? static_cast<uint32_t>(count) << (4 * (lane_ % 8)) : 0;
     KeyCounts counts;
     for (int32_t word = 0; word < 3; ++word) {
       counts.words[word] = __reduce_or_sync(kAllLanes, lane_ / 8 == word ? own : 0);
     }
-    counts.masked = where.whole ? 0 : 1;
+    counts.masked = 1;
     return counts;
   }
 
-  __device__ __forceinline__ void LoadKeys(int32_t tile) {
-    const Tile8 where = Locate(tile);
+  __device__ __forceinline__ void LoadKeys(const Place& place) {
     uint64_t* full = &shared_.k_full[k_.stage];
-    device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
-    const KeyCounts counts = CountsOf(where);
-    if (lane_ == 0) {
-      shared_.counts[k_.stage] = counts;
-      device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-    }
-    __syncwarp();
     const uint32_t to = device::SharedAddress(shared_.k[k_.stage][0]);
-    if (where.whole) {
-      if (lane_ == 0) LoadHalves(to, &params_.maps[where.group.source].k, full, where.group.row);
-    } else if (lane_ < C::kGroups) {
-      // Rows past the segment are whatever follows: their scores become -inf.
-      const int32_t row = where.group.count == 0 ? kOutside : where.group.row;
-      LoadHalves(to + lane_ * kKeyGroup * C::kRowBytes, &params_.maps[where.group.source].k_group,
-                 full, row);
+    // One box: rows past the segment are whatever follows, and their scores become -inf.
+    if (place.left >= C::kKeys || place.last) {
+      KeyCounts counts{};
+      if (place.left < C::kKeys) {
+        counts = CountsOf(max(0, min(place.left - lane_ * kKeyGroup, kKeyGroup)));
+      }
+      device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
+      if (lane_ == 0) {
+        shared_.counts[k_.stage] = counts;
+        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+        LoadHalves(to, &params_.maps[place.source].k, full, place.row);
+      }
+      __syncwarp();
+    } else {
+      const Group group = FindGroup(place.key);
+      const KeyCounts counts = CountsOf(group.count);
+      device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
+      if (lane_ == 0) {
+        shared_.counts[k_.stage] = counts;
+        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+      }
+      __syncwarp();
+      if (lane_ < C::kGroups) {
+        const int32_t row = group.count == 0 ? kOutside : group.row;
+        LoadHalves(to + lane_ * kKeyGroup * C::kRowBytes, &params_.maps[group.source].k_group, full,
+                   row);
+      }
     }
     k_.Advance();
   }
 
-  __device__ __forceinline__ void LoadValues(int32_t tile) {
-    const Tile8 where = Locate(tile);
+  __device__ __forceinline__ void LoadValues(const Place& place) {
     uint64_t* full = &shared_.v_full[v_.stage];
-    device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
-    if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-    __syncwarp();
     uint32_t to = device::SharedAddress(shared_.v[v_.stage][0]);
-    const SourceMaps& maps = params_.maps[where.group.source];
-    if (where.whole) {
-      if (lane_ == 0) LoadHalves(to, &maps.v, full, where.group.row);
-    } else if (lane_ < C::kGroups) {
-      to += lane_ * kKeyGroup * C::kRowBytes;
-      if (where.group.count == 0 || where.group.count == kKeyGroup) {
-        LoadHalves(to, &maps.v_group, full, where.group.count == 0 ? kOutside : where.group.row);
-      } else {
-        for (int32_t r = 0; r < kKeyGroup; ++r) {
-          const int32_t row = r < where.group.count ? where.group.row + r : kOutside;
-          LoadHalves(to + r * C::kRowBytes, &maps.v_row, full, row);
-        }
+    // One box where the rows past the segment do not exist either: they arrive as zeros.
+    if (place.left >= C::kKeys || (place.last && place.ends)) {
+      device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
+      if (lane_ == 0) {
+        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+        LoadHalves(to, &params_.maps[place.source].v, full, place.row);
       }
+      __syncwarp();
+    } else {
+      const Group group = FindGroup(place.key);
+      device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
+      if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+      __syncwarp();
+      to += lane_ * kKeyGroup * C::kRowBytes;
+      if (lane_ < C::kGroups) LoadGroupOfValues(to, group, full);
     }
     v_.Advance();
+  }
+
+  // A group that is not full is loaded row by row, the rows that do not exist as zeros.
+  __device__ __forceinline__ void LoadGroupOfValues(uint32_t to, const Group& group,
+                                                    uint64_t* full) const {
+    const SourceMaps& maps = params_.maps[group.source];
+    if (group.count == 0 || group.count == kKeyGroup) {
+      LoadHalves(to, &maps.v_group, full, group.count == 0 ? kOutside : group.row);
+      return;
+    }
+    for (int32_t r = 0; r < kKeyGroup; ++r) {
+      const int32_t row = r < group.count ? group.row + r : kOutside;
+      LoadHalves(to + r * C::kRowBytes, &maps.v_row, full, row);
+    }
   }
 
   // Both halves of head_dim of a box of K or V.

@@ -18,25 +18,34 @@ struct SoftmaxState {
   float sum[2] = {0.0f, 0.0f};
 };
 
-// Turns scores s into 2^(c s - c m), m being the row's maximum so far, and updates the state.
-// rescale[r] is what earlier outputs of the row must be multiplied by. Where all scores so far are
-// -inf the weights are 0. c = softmax scale x log2(e), which is greater than 0.
+// How far a maximum may be exceeded before it moves, in powers of two. Weights then reach 2^8 and
+// sums 2^8 times the number of keys, far inside float and float16, whose relative rounding does not
+// depend on the scale; and outputs need hardly ever be rescaled after the first tile.
+inline constexpr float kMaximumSlack = 8.0f;
+
+// Turns scores s into 2^(c s - c m), m being the row's maximum so far or up to kMaximumSlack below
+// it, and updates the state. rescale[r] is what earlier outputs of the row must be multiplied by,
+// exactly 1 where m stays. Where all scores so far are -inf the weights are 0. c = softmax scale x
+// log2(e), which is greater than 0; slack = kMaximumSlack / c.
 template <int kScores>
-__device__ __forceinline__ void SoftmaxTile(float (&scores)[kScores], float c, SoftmaxState& state,
-                                            float (&rescale)[2]) {
+__device__ __forceinline__ void SoftmaxTile(float (&scores)[kScores], float c, float slack,
+                                            SoftmaxState& state, float (&rescale)[2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     // Two chains each hide the latency of the maximum and of the sum.
-    float low = state.maximum[r];
+    float low = kNegativeInfinity;
     float high = kNegativeInfinity;
 #pragma unroll
     for (int j = 0; j < kScores; j += 4) {
       low = fmaxf(low, scores[j + 2 * r]);
       high = fmaxf(high, scores[j + 2 * r + 1]);
     }
-    const float maximum = QuadMax(fmaxf(low, high));
+    const float found = QuadMax(fmaxf(low, high));
+    const float before = state.maximum[r];
+    const bool moves = found > before + slack;
+    const float maximum = moves ? found : before;
     const float base = maximum == kNegativeInfinity ? 0.0f : maximum * c;
-    rescale[r] = Exp2(fmaf(state.maximum[r], c, -base));
+    rescale[r] = moves ? Exp2(fmaf(before, c, -base)) : 1.0f;
     state.maximum[r] = maximum;
     float even = 0.0f;
     float odd = 0.0f;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -61,10 +62,16 @@ template <typename T>
 T __shfl_xor_sync(uint32_t, T value, int mask) {
   return EmulatedShuffle(2, value, static_cast<int>(threadIdx.x) % 32 ^ mask);
 }
-inline int __all_sync(uint32_t, bool predicate) {
-  const auto& all = segue::kernels::emulation::Machine::current().Exchange(3, predicate ? 1 : 0);
-  return std::all_of(all.begin(), all.end(), [](uint32_t x) { return x != 0; }) ? 1 : 0;
+inline uint32_t __ballot_sync(uint32_t, bool predicate) {
+  uint32_t result = 0;
+  uint32_t lane = 0;
+  for (const uint32_t x : segue::kernels::emulation::Machine::current().Exchange(3, predicate)) {
+    result |= x << lane++;
+  }
+  return result;
 }
+inline int __any_sync(uint32_t mask, bool predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __clz(int value) { return std::countl_zero(static_cast<uint32_t>(value)); }
 inline uint32_t __reduce_or_sync(uint32_t, uint32_t value) {
   uint32_t result = 0;
   for (const uint32_t x : segue::kernels::emulation::Machine::current().Exchange(4, value)) {
