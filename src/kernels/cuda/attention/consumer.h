@@ -27,27 +27,19 @@ class Consumer {
     values_ = device::WgmmaOperand(device::SharedAddress(shared_.v[0][0]), C::kKeyHalfBytes);
   }
 
+  // The first scores of a work item are issued before the last outputs of the one before are
+  // stored, so that the tensor cores have work meanwhile.
   __device__ __forceinline__ void Run() {
     if constexpr (C::kTurns) {
       if (warp_ / 4 == 1) PassTurn();  // the first turn is warpgroup 0's
     }
-    for (;;) {
-      device::BarrierWait(&shared_.work_full[work_.stage], work_.parity);
-      const TileWork work = shared_.work[work_.stage];
-      if (work.rows < 0) break;
-      const int32_t first_row = (warp_ / 4) * 64;
-      if (first_row >= work.rows) {
-        Skip(work.key_tiles);
+    device::BarrierWait(&shared_.work_full[0], 0);
+    while (Work().rows >= 0) {
+      if (Attends()) {
+        AttendItems();
       } else {
-        device::SoftmaxState state;
-        float output[kOutputs];
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
-        if (work.key_tiles > 0) Attend(work.key_tiles, state, output);
-        Store(work, state, output);
+        Pass();
       }
-      Release(&shared_.work_empty[work_.stage]);
-      work_.Advance();
     }
     if constexpr (C::kTurns) {
       if (warp_ / 4 == 0) TakeTurn();  // meets the pass that nobody takes
@@ -59,6 +51,63 @@ class Consumer {
   static constexpr int kOutputs = C::kHeadDim / 2;
   using ScoreProduct = device::Wgmma<typename C::Element, C::kKeys>;
   using ValueProduct = device::Wgmma<typename C::Element, C::kHeadDim>;
+
+  __device__ __forceinline__ const TileWork& Work() const { return shared_.work[work_.stage]; }
+  // This warpgroup's first row of a work item.
+  __device__ __forceinline__ int32_t OwnRow() const { return warp_ / 4 * 64; }
+  __device__ __forceinline__ bool Attends() const {
+    return Work().rows > OwnRow() && Work().key_tiles > 0;
+  }
+  __device__ __forceinline__ void WaitForNextWork() {
+    work_.Advance();
+    device::BarrierWait(&shared_.work_full[work_.stage], work_.parity);
+  }
+
+  // Work items one after the other as long as this warpgroup has rows in them that see keys.
+  __device__ __forceinline__ void AttendItems() {
+    float scores[kScores];
+    Begin(scores);
+    FinishScores<0>(scores, Work().key_tiles - 1);
+    for (;;) {
+      device::SoftmaxState state;
+      float output[kOutputs];
+      uint32_t weights[kScores / 2];
+      Attend(scores, weights, state, output);
+      device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
+      const TileWork& work = Work();
+      uint64_t* empty = &shared_.work_empty[work_.stage];
+      WaitForNextWork();
+      if (!Attends()) {
+        IssueValues(output, weights);
+        FinishValues<0>(output);
+        Store(work, state, output);
+        Release(empty);
+        return;
+      }
+      IssueValues(output, weights);
+      Begin(scores);
+      FinishValues<1>(output);
+      Store(work, state, output);
+      Release(empty);
+      FinishScores<0>(scores, Work().key_tiles - 1);
+    }
+  }
+
+  // A work item without keys, or without rows of this warpgroup.
+  __device__ __forceinline__ void Pass() {
+    if (Work().rows <= OwnRow()) {
+      Skip(Work().key_tiles);
+    } else {
+      device::SoftmaxState state;
+      float output[kOutputs];
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
+      Store(Work(), state, output);
+    }
+    uint64_t* empty = &shared_.work_empty[work_.stage];
+    WaitForNextWork();
+    Release(empty);
+  }
 
   // A warp is done with a slot: each arrives itself, its own products being what it waited for.
   __device__ __forceinline__ void Release(uint64_t* empty) const {
@@ -152,26 +201,29 @@ class Consumer {
     scores[4 * j + 2 * r + 1] = odd ? scores[4 * j + 2 * r + 1] : device::kNegativeInfinity;
   }
 
-  // Key tiles from the last to the first. The scores of a tile are in flight together with the
-  // values of the tile after it, whose weights are ready.
-  __device__ __forceinline__ void Attend(int32_t key_tiles, device::SoftmaxState& state,
-                                         float (&output)[kOutputs]) {
-    float scores[kScores];
-    uint32_t weights[kScores / 2];
-    float rescale[2];
-
+  // Issues the scores of a work item's first tile.
+  __device__ __forceinline__ void Begin(float (&scores)[kScores]) {
     device::BarrierWait(&shared_.q_full, q_.parity);
     q_.Advance();
     device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
     TakeTurn();
     IssueScores(scores);
     PassTurn();
-    FinishScores<0>(scores, key_tiles - 1);
+  }
+
+  // Key tiles from the last to the first. The scores of a tile are in flight together with the
+  // values of the tile after it, whose weights are ready. Begins with the scores of the last tile
+  // and ends with the weights of the first.
+  __device__ __forceinline__ void Attend(float (&scores)[kScores], uint32_t (&weights)[kScores / 2],
+                                         device::SoftmaxState& state, float (&output)[kOutputs]) {
+    float rescale[2];
+
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
     device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
     device::PackWeights<typename C::Element>(scores, weights);
-
-    WaitForKeys(key_tiles - 2);
-    for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
+    for (int32_t tile = Work().key_tiles - 2; tile >= 0; --tile) {
+      device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
       TakeTurn();
       IssueScores(scores);
       device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
@@ -179,33 +231,34 @@ class Consumer {
       PassTurn();
       FinishScores<1>(scores, tile);
       device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
-      // Here, not at the loop's top: ptxas moves the wait for products above the softmax, which
-      // they are to overlap, unless a branch lies between.
       device::FenceRegisters(scores);
-      WaitForKeys(tile - 1);
-      device::WgmmaWait<0>();
-      device::FenceRegisters(output);
+      // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone.
+      // Sums are never negative: naming them, and waiting in both branches, keeps ptxas from moving
+      // the wait above the softmax and the sums below it, where nothing would hide them.
+      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f || state.sum[0] < 0.0f ||
+                                      state.sum[1] < 0.0f)) {
+        device::WgmmaWait<0>();
+        device::FenceRegisters(output);
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
+      } else {
+        device::WgmmaWait<0>();
+        device::FenceRegisters(output);
+      }
       device::FenceRegisters(scores);  // packing must not start before the weights are free
       Release(&shared_.v_empty[v_.stage]);
       v_.Advance();
-      // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone.
-      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
-      }
       device::PackWeights<typename C::Element>(scores, weights);
     }
+  }
 
-    device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
-    IssueValues(output, weights);
-    device::WgmmaWait<0>();
+  // The end of Attend's last product.
+  template <int kUnfinished>
+  __device__ __forceinline__ void FinishValues(float (&output)[kOutputs]) {
+    device::WgmmaWait<kUnfinished>();
     device::FenceRegisters(output);
     Release(&shared_.v_empty[v_.stage]);
     v_.Advance();
-  }
-
-  __device__ __forceinline__ void WaitForKeys(int32_t tile) const {
-    if (tile >= 0) device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
   }
 
   template <int kUnfinished>

@@ -30,33 +30,36 @@ inline constexpr float kMaximumSlack = 8.0f;
 template <int kScores>
 __device__ __forceinline__ void SoftmaxTile(float (&scores)[kScores], float c, float slack,
                                             SoftmaxState& state, float (&rescale)[2]) {
+  // Eight chains of maxima hide each other's latency; the sums lie under the exponentials.
+  float found[2][4];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) found[i / 4][i % 4] = kNegativeInfinity;
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) {
+    float& chain = found[i / 2 % 2][i / 4 % 2 * 2 + i % 2];
+    chain = fmaxf(chain, scores[i]);
+  }
+  float base[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    // Two chains each hide the latency of the maximum and of the sum.
-    float low = kNegativeInfinity;
-    float high = kNegativeInfinity;
-#pragma unroll
-    for (int j = 0; j < kScores; j += 4) {
-      low = fmaxf(low, scores[j + 2 * r]);
-      high = fmaxf(high, scores[j + 2 * r + 1]);
-    }
-    const float found = QuadMax(fmaxf(low, high));
+    const float largest =
+        QuadMax(fmaxf(fmaxf(found[r][0], found[r][1]), fmaxf(found[r][2], found[r][3])));
     const float before = state.maximum[r];
-    const bool moves = found > before + slack;
-    const float maximum = moves ? found : before;
-    const float base = maximum == kNegativeInfinity ? 0.0f : maximum * c;
-    rescale[r] = moves ? Exp2(fmaf(before, c, -base)) : 1.0f;
+    const bool moves = largest > before + slack;
+    const float maximum = moves ? largest : before;
+    base[r] = maximum == kNegativeInfinity ? 0.0f : maximum * c;
+    rescale[r] = moves ? Exp2(fmaf(before, c, -base[r])) : 1.0f;
     state.maximum[r] = maximum;
-    float even = 0.0f;
-    float odd = 0.0f;
+  }
+  float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
 #pragma unroll
-    for (int j = 0; j < kScores; j += 4) {
-      scores[j + 2 * r] = Exp2(fmaf(scores[j + 2 * r], c, -base));
-      scores[j + 2 * r + 1] = Exp2(fmaf(scores[j + 2 * r + 1], c, -base));
-      even += scores[j + 2 * r];
-      odd += scores[j + 2 * r + 1];
-    }
-    state.sum[r] = fmaf(state.sum[r], rescale[r], even + odd);
+  for (int i = 0; i < kScores; ++i) {
+    scores[i] = Exp2(fmaf(scores[i], c, -base[i / 2 % 2]));
+    sum[i / 2 % 2][i % 2] += scores[i];
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    state.sum[r] = fmaf(state.sum[r], rescale[r], sum[r][0] + sum[r][1]);
   }
 }
 
