@@ -169,13 +169,17 @@ class Consumer {
 
   // Scores of rows that do not exist, or that come too late for the query, become -inf by select,
   // whatever they are.
-  __device__ __forceinline__ void Mask(float (&scores)[kScores], int32_t tile) const {
+  // `counts` is the tile's in lane 0.
+  __device__ __forceinline__ void Mask(float (&scores)[kScores], int32_t tile, bool masked,
+                                       const KeyCounts& counts) const {
     const int32_t column = 2 * (lane_ % 4);
-    const KeyCounts counts = shared_.counts[k_.stage];
-    if (counts.masked != 0) {
+    if (masked) {
+      uint32_t words[3];
+#pragma unroll
+      for (int w = 0; w < 3; ++w) words[w] = __shfl_sync(0xffffffffu, counts.words[w], 0);
 #pragma unroll
       for (int j = 0; j < C::kGroups; ++j) {
-        const auto count = static_cast<int32_t>(counts.words[j / 8] >> (4 * (j % 8)) & 0xf);
+        const auto count = static_cast<int32_t>(words[j / 8] >> (4 * (j % 8)) & 0xf);
         Select(scores, j, column < count, column + 1 < count, 0);
         Select(scores, j, column < count, column + 1 < count, 1);
       }
@@ -263,9 +267,13 @@ class Consumer {
 
   template <int kUnfinished>
   __device__ __forceinline__ void FinishScores(float (&scores)[kScores], int32_t tile) {
+    // Lane 0 reads for the warp: it is the one that arrives at the slot's barrier afterwards.
+    KeyCounts counts{};
+    if (lane_ == 0) counts = shared_.counts[k_.stage];
+    const bool masked = __shfl_sync(0xffffffffu, counts.masked, 0) != 0;
     device::WgmmaWait<kUnfinished>();
     device::FenceRegisters(scores);
-    Mask(scores, tile);
+    Mask(scores, tile, masked, counts);
     Release(&shared_.k_empty[k_.stage]);
     if (tile == 0) Release(&shared_.q_empty);
     k_.Advance();
@@ -296,16 +304,18 @@ class Consumer {
       // either way.
       __syncwarp();
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
+      for (int j = 0; j < 8; j += 2) {
+        uint32_t matrices[4];  // rows 0..7 and 8..15 of 8 columns, then of the next 8
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int32_t row = lane_ / 4 + 8 * r;
-          const float* pair = output + half * 32 + 4 * j + 2 * r;
-          const float low = inverse[r] == 0.0f ? 0.0f : pair[0] * inverse[r];
-          const float high = inverse[r] == 0.0f ? 0.0f : pair[1] * inverse[r];
-          device::StoreShared32(own + row * C::kRowBytes + (j ^ (row % 8)) * 16 + lane_ % 4 * 4,
-                                C::Element::Pack(low, high));
+        for (int m = 0; m < 4; ++m) {
+          const float* pair = output + half * 32 + 4 * j + 2 * m;
+          const bool seen = inverse[m % 2] != 0.0f;
+          matrices[m] = C::Element::Pack(seen ? pair[0] * inverse[m % 2] : 0.0f,
+                                         seen ? pair[1] * inverse[m % 2] : 0.0f);
         }
+        const int32_t row = lane_ % 16;
+        const int32_t piece = j + lane_ / 16;
+        device::StoreMatrices(own + row * C::kRowBytes + (piece ^ (row % 8)) * 16, matrices);
       }
       __syncwarp();
 #pragma unroll

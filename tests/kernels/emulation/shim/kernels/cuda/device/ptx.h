@@ -15,8 +15,13 @@ inline float Exp2(float x) {
   return y < std::numeric_limits<float>::min() ? 0.0f : y;
 }
 inline float Log2(float x) { return std::log2(x); }
-inline void StoreShared32(uint32_t address, uint32_t value) {
-  std::memcpy(emulation::Machine::current().SharedAt(address), &value, 4);
+inline void StoreMatrices(uint32_t address, const uint32_t (&matrices)[4]) {
+  const auto rows = emulation::Machine::current().Exchange(7, address);
+  const uint32_t lane = threadIdx.x % 32;
+  for (uint32_t m = 0; m < 4; ++m) {
+    const uint32_t to = rows[8 * m + lane / 4] + lane % 4 * 4;
+    std::memcpy(emulation::Machine::current().SharedAt(to), &matrices[m], 4);
+  }
 }
 inline uint4 LoadShared128(uint32_t address) {
   uint4 value{};
