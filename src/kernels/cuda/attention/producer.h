@@ -2,21 +2,20 @@
 #pragma once
 
 #include "kernels/cuda/attention/config.h"
-#include "kernels/cuda/device/planted_defect.h"
+#include "kernels/cuda/attention/sequence_walk.h"
 #include "kernels/cuda/device/tma.h"
 
 namespace segue::kernels::sm90 {
 
 // A coordinate outside every tensor: such rows arrive as zeros.
 inline constexpr int32_t kOutside = 1 << 30;
-inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // One warp executes all members together; members that differ between lanes say so.
 template <class C>
 class Producer {
  public:
   __device__ __forceinline__ Producer(const KernelParams& params, SharedMemory<C>& shared)
-      : params_(params), shared_(shared), lane_(threadIdx.x % 32) {
+      : params_(params), shared_(shared), lane_(threadIdx.x % 32), sequence_(params) {
     header_ = *reinterpret_cast<const ScheduleHeader*>(params.schedule);
   }
 
@@ -79,45 +78,33 @@ class Producer {
   }
 
   __device__ __forceinline__ void Tile(const WorkItem& item) {
-    ReadSequence(item.sequence);
+    sequence_.Read(item.sequence);
     const int32_t head = item.head_and_rows / 256;
     kv_head_ = head / params_.queries_per_key_head;
     const int32_t key_tiles = HandOver(item, head);
     if (key_tiles == 0) return;
-    Place place = FindPlace((key_tiles - 1) * C::kKeys);
+    KeyPlace place = sequence_.FindPlace((key_tiles - 1) * C::kKeys);
     LoadKeys(place);
     LoadQueries(item, head);
     for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
-      const Place values = place;
-      place = NextPlace(place);
+      const KeyPlace values = place;
+      place = sequence_.template PlaceBefore<C::kKeys>(place);
       LoadKeys(place);
       LoadValues(values);
     }
     LoadValues(place);
   }
 
-  // Lane s keeps segment s of the sequence.
-  __device__ __forceinline__ void ReadSequence(int32_t sequence) {
-    const auto* sequences = reinterpret_cast<const int4*>(params_.schedule + SequencesOffset());
-    const int4 record = __ldg(sequences + sequence);
-    sequence_ = {record.x, record.y, record.z, record.w};
-    const auto* segments =
-        reinterpret_cast<const int4*>(params_.schedule + SegmentsOffset(params_.capacity));
-    const int32_t own = lane_ < params_.capacity.segments ? lane_ : 0;
-    const int64_t at = (int64_t{sequence} * params_.capacity.segments + own) * 2;
-    const int4 low = __ldg(segments + at);
-    const int4 high = __ldg(segments + at + 1);
-    segment_ = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  }
-
   // Tells the consumers about the tile; returns the number of key tiles.
   __device__ __forceinline__ int32_t HandOver(const WorkItem& item, int32_t head) {
     const int32_t rows = item.head_and_rows % 256;
-    const int32_t q_position = __shfl_sync(kAllLanes, segment_.q_position, item.segment) + item.row;
-    const int32_t q_begin = __shfl_sync(kAllLanes, segment_.q_begin, item.segment) + item.row;
-    const int32_t source = __shfl_sync(kAllLanes, segment_.source, item.segment);
+    const int32_t q_position =
+        __shfl_sync(kAllLanes, sequence_.segment().q_position, item.segment) + item.row;
+    const int32_t q_begin =
+        __shfl_sync(kAllLanes, sequence_.segment().q_begin, item.segment) + item.row;
+    const int32_t source = __shfl_sync(kAllLanes, sequence_.segment().source, item.segment);
     device::BarrierWait(&shared_.work_empty[work_.stage], work_.parity ^ 1);
-    int32_t key_extent = sequence_.key_extent;
+    int32_t key_extent = sequence_.record().key_extent;
     if constexpr (C::kCausal) key_extent = WriteLimits(q_position, rows);
     const int32_t key_tiles = DivideUp(key_extent, C::kKeys);
     if (lane_ == 0) {
@@ -128,7 +115,7 @@ class Producer {
       work.row_stride = 2 * output.row_stride;
       work.lse = params_.lse == nullptr ? nullptr
                                         : params_.lse + head * params_.lse_stride +
-                                              (int64_t{sequence_.lse_begin} + q_position);
+                                              (int64_t{sequence_.record().lse_begin} + q_position);
       work.rows = rows;
       work.key_tiles = key_tiles;
     }
@@ -143,92 +130,16 @@ class Producer {
   __device__ __forceinline__ int32_t WriteLimits(int32_t q_position, int32_t rows) {
     int32_t last = 0;
     for (int32_t i = lane_; i < kQueryTile; i += 32) {
-      const int32_t count = sequence_.kv_rows - sequence_.q_rows + 1 + q_position + i;
+      const int32_t count =
+          sequence_.record().kv_rows - sequence_.record().q_rows + 1 + q_position + i;
       int32_t limit = 0;
       for (int32_t s = 0; s < params_.capacity.segments; ++s) {
-        limit = KeyLimit(SegmentOf(s), count, limit);
+        limit = KeyLimit(sequence_.SegmentOf(s), count, limit);
       }
       shared_.limits[work_.stage][i] = limit;
       if (i == rows - 1) last = limit;
     }
     return __reduce_max_sync(kAllLanes, last);
-  }
-
-  // What KeyLimit and the search read of segment s.
-  __device__ __forceinline__ SegmentRecord SegmentOf(int32_t s) const {
-    SegmentRecord record{};
-    record.kv_rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
-    record.kv_position = __shfl_sync(kAllLanes, segment_.kv_position, s);
-    record.key_begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
-    return record;
-  }
-
-  // Where the rows of a key tile lie; the same in all lanes. The warp walks from tile to tile, so
-  // this is a handful of additions but where a tile meets another segment: a lookup for each tile
-  // would take the one warp longer than the consumers take to use the tile.
-  struct Place {
-    int32_t key;    // of the tile's first row, on the key axis
-    int32_t begin;  // of the segment that row lies in, or of the gap after it
-    int32_t left;   // rows of that segment from `key` on
-    int32_t row;    // of `key` in the source's K and V
-    int32_t source;
-    bool last;  // no later segment has rows
-    bool ends;  // the segment ends where the tensors do
-  };
-
-  // Finds the last segment with rows that begins at or before `key`.
-  __device__ __forceinline__ Place FindPlace(int32_t key) const {
-    const bool used = lane_ < params_.capacity.segments && segment_.kv_rows > 0;
-    const uint32_t rows = __ballot_sync(kAllLanes, used);
-    const uint32_t before = __ballot_sync(kAllLanes, used && segment_.key_begin <= key);
-    const int32_t found = 31 - __clz(static_cast<int>(before | 1u));
-    Place place;
-    place.key = key;
-    place.begin = __shfl_sync(kAllLanes, segment_.key_begin, found);
-    const int32_t kv_rows = __shfl_sync(kAllLanes, segment_.kv_rows, found);
-    const int32_t kv_begin = __shfl_sync(kAllLanes, segment_.kv_begin, found);
-    place.source = __shfl_sync(kAllLanes, segment_.source, found);
-    place.left = place.begin + kv_rows - key;
-    place.row = kv_begin + key - place.begin;
-    place.last = (rows >> found) == 1u;
-    place.ends = kv_begin + kv_rows == params_.kv_rows[place.source];
-    return place;
-  }
-
-  // Of the tile before.
-  __device__ __forceinline__ Place NextPlace(const Place& place) const {
-    const int32_t key = place.key - C::kKeys;
-    if (key < place.begin) return FindPlace(key);
-    Place next = place;
-    next.key = key;
-    next.left += C::kKeys;
-    next.row -= C::kKeys;
-    return next;
-  }
-
-  // Where this lane's group of 8 rows of a key tile lies.
-  struct Group {
-    int32_t source;
-    int32_t row;    // in the source's K and V
-    int32_t count;  // valid rows, 0..8
-  };
-  __device__ __forceinline__ Group FindGroup(int32_t tile_key) const {
-    const int32_t key = tile_key + lane_ * kKeyGroup;
-    int32_t found = 0;
-    for (int32_t s = 1; s < params_.capacity.segments; ++s) {
-      const int32_t begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
-      const int32_t rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
-      if (rows > 0 && key >= begin) found = s;
-    }
-    // Every lane takes part in every exchange: none may stand behind a condition that differs
-    // between lanes.
-    const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
-    const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
-    Group group;
-    group.source = __shfl_sync(kAllLanes, segment_.source, found);
-    group.row = __shfl_sync(kAllLanes, segment_.kv_begin, found) + offset;
-    group.count = max(0, min(left, kKeyGroup));
-    return group;
   }
 
   // `count`: of this lane's group. Three exchanges cost less than what nvcc 13.0 makes of the same
@@ -243,7 +154,7 @@ class Producer {
     return counts;
   }
 
-  __device__ __forceinline__ void LoadKeys(const Place& place) {
+  __device__ __forceinline__ void LoadKeys(const KeyPlace& place) {
     uint64_t* full = &shared_.k_full[k_.stage];
     const uint32_t to = device::SharedAddress(shared_.k[k_.stage][0]);
     // One box: rows past the segment are whatever follows, and their scores become -inf.
@@ -260,7 +171,7 @@ class Producer {
       }
       __syncwarp();
     } else {
-      const Group group = FindGroup(place.key);
+      const KeyGroup group = sequence_.FindGroup(place.key);
       const KeyCounts counts = CountsOf(group.count);
       device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
       if (lane_ == 0) {
@@ -277,7 +188,7 @@ class Producer {
     k_.Advance();
   }
 
-  __device__ __forceinline__ void LoadValues(const Place& place) {
+  __device__ __forceinline__ void LoadValues(const KeyPlace& place) {
     uint64_t* full = &shared_.v_full[v_.stage];
     uint32_t to = device::SharedAddress(shared_.v[v_.stage][0]);
     // One box where the rows past the segment do not exist either: they arrive as zeros.
@@ -289,7 +200,7 @@ class Producer {
       }
       __syncwarp();
     } else {
-      const Group group = FindGroup(place.key);
+      const KeyGroup group = sequence_.FindGroup(place.key);
       device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
       if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
       __syncwarp();
@@ -300,7 +211,7 @@ class Producer {
   }
 
   // A group that is not full is loaded row by row, the rows that do not exist as zeros.
-  __device__ __forceinline__ void LoadGroupOfValues(uint32_t to, const Group& group,
+  __device__ __forceinline__ void LoadGroupOfValues(uint32_t to, const KeyGroup& group,
                                                     uint64_t* full) const {
     const SourceMaps& maps = params_.maps[group.source];
     if (group.count == 0 || group.count == kKeyGroup) {
@@ -321,8 +232,9 @@ class Producer {
   }
 
   __device__ __forceinline__ void LoadQueries(const WorkItem& item, int32_t head) {
-    const int32_t row = __shfl_sync(kAllLanes, segment_.q_begin, item.segment) + item.row;
-    const int32_t source = __shfl_sync(kAllLanes, segment_.source, item.segment);
+    const int32_t row =
+        __shfl_sync(kAllLanes, sequence_.segment().q_begin, item.segment) + item.row;
+    const int32_t source = __shfl_sync(kAllLanes, sequence_.segment().source, item.segment);
     device::BarrierWait(&shared_.q_empty, q_.parity ^ 1);
     if (lane_ == 0) {
       device::BarrierArriveExpect(&shared_.q_full, 2 * C::kQueryHalfBytes);
@@ -339,8 +251,7 @@ class Producer {
   SharedMemory<C>& shared_;
   const int32_t lane_;
   ScheduleHeader header_;
-  SequenceRecord sequence_;
-  SegmentRecord segment_;  // differs between lanes
+  SequenceWalk sequence_;
   int32_t kv_head_ = 0;
   device::RingPosition<1> q_;
   device::RingPosition<C::kStages> k_;

@@ -36,9 +36,9 @@ __device__ __forceinline__ float Log2(float x) {
   return y;
 }
 
-// Four matrices of 8 x 8 16-bit elements, laid out over the warp as wgmma accumulators are: register
-// m of lane l is row l / 4, columns 2 (l % 4) + {0, 1} of matrix m. Row r of matrix m goes to the 16
-// bytes at the address that lane 8 m + r names.
+// Four matrices of 8 x 8 16-bit elements, laid out over the warp as wgmma accumulators are:
+// register m of lane l is row l / 4, columns 2 (l % 4) + {0, 1} of matrix m. Row r of matrix m goes
+// to the 16 bytes at the address that lane 8 m + r names.
 __device__ __forceinline__ void StoreMatrices(uint32_t address, const uint32_t (&matrices)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
