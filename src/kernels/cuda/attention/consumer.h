@@ -1,8 +1,8 @@
-// The consumer warpgroups of the sm90 attention kernel: products, softmax and outputs of 64 query
-// rows each. docs/kernels/attention_sm90.md has the cycle budget.
+// The consumer warpgroups of the sm90 attention kernel: products and softmax of 64 query rows each.
+// docs/kernels/attention_sm90.md has the cycle budget.
 #pragma once
 
-#include "kernels/cuda/attention/config.h"
+#include "kernels/cuda/attention/epilogue.h"
 #include "kernels/cuda/device/named_barrier.h"
 #include "kernels/cuda/device/softmax.h"
 #include "kernels/cuda/device/wgmma.h"
@@ -80,14 +80,14 @@ class Consumer {
       if (!Attends()) {
         IssueValues(output, weights);
         FinishValues<0>(output);
-        Store(work, state, output);
+        StoreOutput<C>(work, shared_.o[warp_], {state, scale_log2_}, output);
         Release(empty);
         return;
       }
       IssueValues(output, weights);
       Begin(scores);
       FinishValues<1>(output);
-      Store(work, state, output);
+      StoreOutput<C>(work, shared_.o[warp_], {state, scale_log2_}, output);
       Release(empty);
       FinishScores<0>(scores, Work().key_tiles - 1);
     }
@@ -102,7 +102,7 @@ class Consumer {
       float output[kOutputs];
 #pragma unroll
       for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
-      Store(Work(), state, output);
+      StoreOutput<C>(Work(), shared_.o[warp_], {state, scale_log2_}, output);
     }
     uint64_t* empty = &shared_.work_empty[work_.stage];
     WaitForNextWork();
@@ -277,59 +277,6 @@ class Consumer {
     Release(&shared_.k_empty[k_.stage]);
     if (tile == 0) Release(&shared_.q_empty);
     k_.Advance();
-  }
-
-  // Divides by the sums and writes the warp's valid rows, 16 bytes a lane, through its own piece of
-  // shared memory.
-  __device__ __forceinline__ void Store(const TileWork& work, const device::SoftmaxState& state,
-                                        float (&output)[kOutputs]) const {
-    const int32_t warp_row = 16 * warp_;
-    float inverse[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float sum = device::QuadSum(state.sum[r]);
-      inverse[r] = sum == 0.0f ? 0.0f : 1.0f / sum;
-      const int32_t row = warp_row + lane_ / 4 + 8 * r;
-      if (work.lse != nullptr && lane_ % 4 == 0 && row < work.rows) {
-        constexpr float kLn2 = 0.693147180559945f;
-        const float log2_sum = fmaf(state.maximum[r], scale_log2_, device::Log2(sum));
-        work.lse[row] = sum == 0.0f ? device::kNegativeInfinity : log2_sum * kLn2;
-      }
-    }
-    const uint32_t own = device::SharedAddress(shared_.o[warp_]);
-    uint8_t* rows = static_cast<uint8_t*>(work.output) + warp_row * work.row_stride;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      // Rows of 128 bytes, their 16-byte pieces exchanged by the row's low bits: no bank conflicts
-      // either way.
-      __syncwarp();
-#pragma unroll
-      for (int j = 0; j < 8; j += 2) {
-        uint32_t matrices[4];  // rows 0..7 and 8..15 of 8 columns, then of the next 8
-#pragma unroll
-        for (int m = 0; m < 4; ++m) {
-          const float* pair = output + half * 32 + 4 * j + 2 * m;
-          const bool seen = inverse[m % 2] != 0.0f;
-          matrices[m] = C::Element::Pack(seen ? pair[0] * inverse[m % 2] : 0.0f,
-                                         seen ? pair[1] * inverse[m % 2] : 0.0f);
-        }
-        const int32_t row = lane_ % 16;
-        const int32_t piece = j + lane_ / 16;
-        device::StoreMatrices(own + row * C::kRowBytes + (piece ^ (row % 8)) * 16, matrices);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int32_t row = 4 * i + lane_ / 8;
-        const int32_t piece = lane_ % 8;
-        const uint4 value =
-            device::LoadShared128(own + row * C::kRowBytes + (piece ^ (row % 8)) * 16);
-        if (warp_row + row < work.rows) {
-          *reinterpret_cast<uint4*>(rows + row * work.row_stride + half * C::kRowBytes +
-                                    piece * 16) = value;
-        }
-      }
-    }
   }
 
   SharedMemory<C>& shared_;
