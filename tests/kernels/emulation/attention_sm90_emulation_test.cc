@@ -167,9 +167,11 @@ class EmulatedBatch {
         return emulation::TensorMap{tensor.data(), int64_t{heads} * kHeadDim, source.rows, heads,
                                     box_rows};
       };
-      params.maps[s] = {map(source.q, heads_.q, kQueryTile), map(source.k, heads_.kv, C::kKeys),
-                        map(source.k, heads_.kv, kKeyGroup), map(source.v, heads_.kv, C::kKeys),
-                        map(source.v, heads_.kv, kKeyGroup), map(source.v, heads_.kv, 1)};
+      params.maps[s] = {
+          map(source.q, heads_.q, kQueryTile),       map(source.k, heads_.kv, C::kKeys),
+          map(source.k, heads_.kv, sm90::kKeyBlock), map(source.k, heads_.kv, kKeyGroup),
+          map(source.v, heads_.kv, C::kKeys),        map(source.v, heads_.kv, sm90::kKeyBlock),
+          map(source.v, heads_.kv, kKeyGroup),       map(source.v, heads_.kv, 1)};
       params.outputs[s] = {source.o.data(), int64_t{heads_.q} * kHeadDim, kHeadDim};
       params.kv_rows[s] = source.rows;
     }

@@ -91,8 +91,10 @@ Status FillParams(const AttentionSm90Params& params, sm90::KernelParams& kernel)
       const Tensor v{source.v, source.v_row_stride, source.v_head_stride, source.kv_rows,
                      params.kv_heads};
       encoder.Encode(maps.k, k, keys);
+      encoder.Encode(maps.k_block, k, sm90::kKeyBlock);
       encoder.Encode(maps.k_group, k, kKeyGroup);
       encoder.Encode(maps.v, v, keys);
+      encoder.Encode(maps.v_block, v, sm90::kKeyBlock);
       encoder.Encode(maps.v_group, v, kKeyGroup);
       encoder.Encode(maps.v_row, v, 1);
     }

@@ -15,11 +15,17 @@ namespace segue::kernels::sm90 {
 struct SourceMaps {
   CUtensorMap q;        // kQueryTile rows
   CUtensorMap k;        // a whole key tile
+  CUtensorMap k_block;  // kKeyBlock rows
   CUtensorMap k_group;  // kKeyGroup rows
   CUtensorMap v;
+  CUtensorMap v_block;
   CUtensorMap v_group;
   CUtensorMap v_row;  // one row
 };
+
+// Rows of the middle size of box: a tile of two segments takes about seven boxes instead of the
+// twenty-two that groups alone would.
+inline constexpr int32_t kKeyBlock = 32;
 
 struct Output {
   void* data;           // row r of head h begins at data + 2 (r row_stride + h head_stride) bytes
@@ -108,8 +114,9 @@ __device__ __forceinline__ void InitBarriers(SharedMemory<C>& shared) {
     device::BarrierInit(&shared.v_empty[stage], C::kConsumerWarps);
   }
   for (uint32_t slot = 0; slot < 2; ++slot) {
-    device::BarrierInit(&shared.work_full[slot], 1);
-    device::BarrierInit(&shared.work_empty[slot], C::kConsumerWarps);
+    // Written and read by ordinary instructions of all lanes, each of which arrives itself.
+    device::BarrierInit(&shared.work_full[slot], 32);
+    device::BarrierInit(&shared.work_empty[slot], 32 * C::kConsumerWarps);
   }
   device::FenceBarrierInit();
 }

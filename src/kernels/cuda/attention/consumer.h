@@ -81,14 +81,14 @@ class Consumer {
         IssueValues(output, weights);
         FinishValues<0>(output);
         StoreOutput<C>(work, shared_.o[warp_], {state, scale_log2_}, output);
-        Release(empty);
+        device::BarrierArrive(empty);
         return;
       }
       IssueValues(output, weights);
       Begin(scores);
       FinishValues<1>(output);
       StoreOutput<C>(work, shared_.o[warp_], {state, scale_log2_}, output);
-      Release(empty);
+      device::BarrierArrive(empty);
       FinishScores<0>(scores, Work().key_tiles - 1);
     }
   }
@@ -106,7 +106,7 @@ class Consumer {
     }
     uint64_t* empty = &shared_.work_empty[work_.stage];
     WaitForNextWork();
-    Release(empty);
+    device::BarrierArrive(empty);
   }
 
   // A warp is done with a slot: each arrives itself, its own products being what it waited for.

@@ -29,10 +29,8 @@ class Producer {
       if (item.head_and_rows % 256 != 0) Tile(item);
     }
     device::BarrierWait(&shared_.work_empty[work_.stage], work_.parity ^ 1);
-    if (lane_ == 0) {
-      shared_.work[work_.stage].rows = -1;
-      device::BarrierArrive(&shared_.work_full[work_.stage]);
-    }
+    if (lane_ == 0) shared_.work[work_.stage].rows = -1;
+    device::BarrierArrive(&shared_.work_full[work_.stage]);
     ReturnCounters();
   }
 
@@ -119,8 +117,7 @@ class Producer {
       work.rows = rows;
       work.key_tiles = key_tiles;
     }
-    __syncwarp();
-    if (lane_ == 0) device::BarrierArrive(&shared_.work_full[work_.stage]);
+    device::BarrierArrive(&shared_.work_full[work_.stage]);
     work_.Advance();
     return key_tiles;
   }
@@ -153,74 +150,111 @@ class Producer {
     counts.masked = 1;
     return counts;
   }
-
   __device__ __forceinline__ void LoadKeys(const KeyPlace& place) {
+    // One box where no other segment follows: rows past the segment are whatever is there, and
+    // their scores become -inf.
+    const bool whole = place.left >= C::kKeys || place.last;
+    KeyCounts counts{};
+    if (place.left < C::kKeys) counts = CountsOf(CountInTile(place));
     uint64_t* full = &shared_.k_full[k_.stage];
     const uint32_t to = device::SharedAddress(shared_.k[k_.stage][0]);
-    // One box: rows past the segment are whatever follows, and their scores become -inf.
-    if (place.left >= C::kKeys || place.last) {
-      KeyCounts counts{};
-      if (place.left < C::kKeys) {
-        counts = CountsOf(max(0, min(place.left - lane_ * kKeyGroup, kKeyGroup)));
-      }
-      device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
-      if (lane_ == 0) {
-        shared_.counts[k_.stage] = counts;
-        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-        LoadHalves(to, &params_.maps[place.source].k, full, place.row);
-      }
-      __syncwarp();
-    } else {
-      const KeyGroup group = sequence_.FindGroup(place.key);
-      const KeyCounts counts = CountsOf(group.count);
-      device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
-      if (lane_ == 0) {
-        shared_.counts[k_.stage] = counts;
-        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-      }
-      __syncwarp();
-      if (lane_ < C::kGroups) {
-        const int32_t row = group.count == 0 ? kOutside : group.row;
-        LoadHalves(to + lane_ * kKeyGroup * C::kRowBytes, &params_.maps[group.source].k_group, full,
-                   row);
-      }
+    device::BarrierWait(&shared_.k_empty[k_.stage], k_.parity ^ 1);
+    if (lane_ == 0) {
+      shared_.counts[k_.stage] = counts;
+      device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+      if (whole) LoadHalves(to, &params_.maps[place.source].k, full, place.row);
     }
+    __syncwarp();
+    if (!whole) LoadPieces<false>(place, to, full);
     k_.Advance();
   }
 
   __device__ __forceinline__ void LoadValues(const KeyPlace& place) {
-    uint64_t* full = &shared_.v_full[v_.stage];
-    uint32_t to = device::SharedAddress(shared_.v[v_.stage][0]);
     // One box where the rows past the segment do not exist either: they arrive as zeros.
-    if (place.left >= C::kKeys || (place.last && place.ends)) {
-      device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
-      if (lane_ == 0) {
-        device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-        LoadHalves(to, &params_.maps[place.source].v, full, place.row);
-      }
-      __syncwarp();
-    } else {
-      const KeyGroup group = sequence_.FindGroup(place.key);
-      device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
-      if (lane_ == 0) device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
-      __syncwarp();
-      to += lane_ * kKeyGroup * C::kRowBytes;
-      if (lane_ < C::kGroups) LoadGroupOfValues(to, group, full);
+    const bool whole = place.left >= C::kKeys || (place.last && place.ends);
+    uint64_t* full = &shared_.v_full[v_.stage];
+    const uint32_t to = device::SharedAddress(shared_.v[v_.stage][0]);
+    device::BarrierWait(&shared_.v_empty[v_.stage], v_.parity ^ 1);
+    if (lane_ == 0) {
+      device::BarrierArriveExpect(full, 2 * C::kKeyHalfBytes);
+      if (whole) LoadHalves(to, &params_.maps[place.source].v, full, place.row);
     }
+    __syncwarp();
+    if (!whole) LoadPieces<true>(place, to, full);
     v_.Advance();
   }
 
-  // A group that is not full is loaded row by row, the rows that do not exist as zeros.
-  __device__ __forceinline__ void LoadGroupOfValues(uint32_t to, const KeyGroup& group,
-                                                    uint64_t* full) const {
-    const SourceMaps& maps = params_.maps[group.source];
-    if (group.count == 0 || group.count == kKeyGroup) {
-      LoadHalves(to, &maps.v_group, full, group.count == 0 ? kOutside : group.row);
-      return;
+  // Valid rows of this lane's group in the tile that begins at `place`.
+  __device__ __forceinline__ int32_t CountInTile(KeyPlace place) const {
+    const int32_t tile = place.key;
+    int32_t count = 0;
+    for (;;) {
+      const int32_t begin = place.key - tile;
+      const int32_t rows = min(place.left, C::kKeys - begin);
+      if (lane_ * kKeyGroup >= begin) {
+        count = max(0, min(begin + rows - lane_ * kKeyGroup, kKeyGroup));
+      }
+      const int32_t end = begin + DivideUp(rows, kKeyGroup) * kKeyGroup;
+      if (place.last || end >= C::kKeys) return count;
+      place = sequence_.FindPlace(tile + end);
     }
-    for (int32_t r = 0; r < kKeyGroup; ++r) {
-      const int32_t row = r < group.count ? group.row + r : kOutside;
-      LoadHalves(to + r * C::kRowBytes, &maps.v_row, full, row);
+  }
+
+  // A tile that several segments meet in, or whose last rows do not exist: segment by segment, the
+  // rest as zeros.
+  template <bool kValues>
+  __device__ __forceinline__ void LoadPieces(KeyPlace place, uint32_t to, uint64_t* full) const {
+    const int32_t tile = place.key;
+    for (;;) {
+      const int32_t begin = place.key - tile;
+      const int32_t rows = min(place.left, C::kKeys - begin);
+      const int32_t end = begin + DivideUp(rows, kKeyGroup) * kKeyGroup;
+      if (lane_ == 0) LoadRun<kValues>(place, rows, to + begin * C::kRowBytes, full);
+      const bool done = place.last || end >= C::kKeys;
+      if (done) {
+        if (lane_ == 0)
+          LoadZeros<kValues>(place.source, C::kKeys - end, to + end * C::kRowBytes, full);
+        __syncwarp();
+        return;
+      }
+      __syncwarp();
+      place = sequence_.FindPlace(tile + end);
+    }
+  }
+
+  // Lane 0: `rows` rows from `place` on. Of V, those that complete the last group are zeros.
+  template <bool kValues>
+  __device__ __forceinline__ void LoadRun(const KeyPlace& place, int32_t rows, uint32_t to,
+                                          uint64_t* full) const {
+    const SourceMaps& maps = params_.maps[place.source];
+    const CUtensorMap* block = kValues ? &maps.v_block : &maps.k_block;
+    const CUtensorMap* group = kValues ? &maps.v_group : &maps.k_group;
+    int32_t row = 0;
+    for (; rows - row >= kKeyBlock; row += kKeyBlock) {
+      LoadHalves(to + row * C::kRowBytes, block, full, place.row + row);
+    }
+    for (; rows - row >= (kValues ? kKeyGroup : 1); row += kKeyGroup) {
+      LoadHalves(to + row * C::kRowBytes, group, full, place.row + row);
+    }
+    if (!kValues || row >= rows) return;
+    const int32_t end = row + kKeyGroup;
+    for (; row < end; ++row) {
+      LoadHalves(to + row * C::kRowBytes, &maps.v_row, full,
+                 row < rows ? place.row + row : kOutside);
+    }
+  }
+
+  // Lane 0: `rows` rows that do not exist, a multiple of the group.
+  template <bool kValues>
+  __device__ __forceinline__ void LoadZeros(int32_t source, int32_t rows, uint32_t to,
+                                            uint64_t* full) const {
+    const SourceMaps& maps = params_.maps[source];
+    int32_t row = 0;
+    for (; rows - row >= kKeyBlock; row += kKeyBlock) {
+      LoadHalves(to + row * C::kRowBytes, kValues ? &maps.v_block : &maps.k_block, full, kOutside);
+    }
+    for (; row < rows; row += kKeyGroup) {
+      LoadHalves(to + row * C::kRowBytes, kValues ? &maps.v_group : &maps.k_group, full, kOutside);
     }
   }
 

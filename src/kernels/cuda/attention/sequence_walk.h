@@ -20,13 +20,6 @@ struct KeyPlace {
   bool ends;  // the segment ends where the tensors do
 };
 
-// Where this lane's group of 8 rows of a key tile lies.
-struct KeyGroup {
-  int32_t source;
-  int32_t row;    // in the source's K and V
-  int32_t count;  // valid rows, 0..8
-};
-
 // One warp executes all members together.
 class SequenceWalk {
  public:
@@ -90,26 +83,6 @@ class SequenceWalk {
     before.left += kKeys;
     before.row -= kKeys;
     return before;
-  }
-
-  // `tile_key`: the key of a tile's first row; the result differs between lanes.
-  __device__ __forceinline__ KeyGroup FindGroup(int32_t tile_key) const {
-    const int32_t key = tile_key + lane_ * kKeyGroup;
-    int32_t found = 0;
-    for (int32_t s = 1; s < params_.capacity.segments; ++s) {
-      const int32_t begin = __shfl_sync(kAllLanes, segment_.key_begin, s);
-      const int32_t rows = __shfl_sync(kAllLanes, segment_.kv_rows, s);
-      if (rows > 0 && key >= begin) found = s;
-    }
-    // Every lane takes part in every exchange: none may stand behind a condition that differs
-    // between lanes.
-    const int32_t offset = key - __shfl_sync(kAllLanes, segment_.key_begin, found);
-    const int32_t left = __shfl_sync(kAllLanes, segment_.kv_rows, found) - offset;
-    KeyGroup group;
-    group.source = __shfl_sync(kAllLanes, segment_.source, found);
-    group.row = __shfl_sync(kAllLanes, segment_.kv_begin, found) + offset;
-    group.count = max(0, min(left, kKeyGroup));
-    return group;
   }
 
  private:
