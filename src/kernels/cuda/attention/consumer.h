@@ -49,6 +49,8 @@ class Consumer {
  private:
   static constexpr int kScores = C::kKeys / 2;
   static constexpr int kOutputs = C::kHeadDim / 2;
+  // Weights before the wait for the product: with the maximum, about as long as it takes.
+  static constexpr int kFirstScores = kScores / 8 * 4;
   using ScoreProduct = device::Wgmma<typename C::Element, C::kKeys>;
   using ValueProduct = device::Wgmma<typename C::Element, C::kHeadDim>;
 
@@ -67,7 +69,7 @@ class Consumer {
   __device__ __forceinline__ void AttendItems() {
     float scores[kScores];
     Begin(scores);
-    FinishScores<0>(scores, Work().key_tiles - 1);
+    FinishScores<0>(scores, Work().key_tiles - 1, ReadCounts());
     for (;;) {
       device::SoftmaxState state;
       float output[kOutputs];
@@ -89,7 +91,7 @@ class Consumer {
       FinishValues<1>(output);
       StoreOutput<C>(work, shared_.o[warp_], {state, scale_log2_}, output);
       device::BarrierArrive(empty);
-      FinishScores<0>(scores, Work().key_tiles - 1);
+      FinishScores<0>(scores, Work().key_tiles - 1, ReadCounts());
     }
   }
 
@@ -220,39 +222,54 @@ class Consumer {
   // and ends with the weights of the first.
   __device__ __forceinline__ void Attend(float (&scores)[kScores], uint32_t (&weights)[kScores / 2],
                                          device::SoftmaxState& state, float (&output)[kOutputs]) {
-    float rescale[2];
-
+    device::SoftmaxStep step;
+    device::SoftmaxMaximum(scores, scale_log2_, slack_, state, step);
+    device::SoftmaxWeights<0, kScores>(scores, scale_log2_, step);
+    device::SoftmaxFinish(step, state);
+    device::PackWeights<typename C::Element>(scores, weights);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) output[i] = 0.0f;
-    device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
-    device::PackWeights<typename C::Element>(scores, weights);
     for (int32_t tile = Work().key_tiles - 2; tile >= 0; --tile) {
       device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
       TakeTurn();
       IssueScores(scores);
+      const TileCounts counts = ReadCounts();
       device::BarrierWait(&shared_.v_full[v_.stage], v_.parity);
       IssueValues(output, weights);
       PassTurn();
-      FinishScores<1>(scores, tile);
-      device::SoftmaxTile(scores, scale_log2_, slack_, state, rescale);
+      FinishScores<1>(scores, tile, counts);
+      device::SoftmaxMaximum(scores, scale_log2_, slack_, state, step);
+      // The product ends under the first weights; packing, which must not begin before its end,
+      // then lies under the exponentials of the others.
+      device::SoftmaxWeights<0, kFirstScores>(scores, scale_log2_, step);
       device::FenceRegisters(scores);
-      // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone.
-      // Sums are never negative: naming them, and waiting in both branches, keeps ptxas from moving
-      // the wait above the softmax and the sums below it, where nothing would hide them.
-      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f || state.sum[0] < 0.0f ||
-                                      state.sum[1] < 0.0f)) {
-        device::WgmmaWait<0>();
-        device::FenceRegisters(output);
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) output[i] *= rescale[i / 2 % 2];
-      } else {
-        device::WgmmaWait<0>();
-        device::FenceRegisters(output);
-      }
-      device::FenceRegisters(scores);  // packing must not start before the weights are free
+      EndValues(step, output);
+      device::FenceRegisters(scores);
       Release(&shared_.v_empty[v_.stage]);
       v_.Advance();
+      device::SoftmaxWeights<kFirstScores, kScores>(scores, scale_log2_, step);
+      device::SoftmaxFinish(step, state);
       device::PackWeights<typename C::Element>(scores, weights);
+    }
+  }
+
+  // Waits for the product of values and rescales what it was added to.
+  // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone. Sums
+  // are never negative: naming them, and waiting in both branches, keeps ptxas from moving the wait
+  // above the exponentials and the sums below it, where nothing would hide them.
+  __device__ __forceinline__ void EndValues(const device::SoftmaxStep& step,
+                                            float (&output)[kOutputs]) const {
+    const bool moves = step.rescale[0] != 1.0f || step.rescale[1] != 1.0f;
+    const bool negative = step.sum[0][0] < 0.0f || step.sum[0][1] < 0.0f || step.sum[1][0] < 0.0f ||
+                          step.sum[1][1] < 0.0f;
+    if (__any_sync(0xffffffffu, moves || negative)) {
+      device::WgmmaWait<0>();
+      device::FenceRegisters(output);
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) output[i] *= step.rescale[i / 2 % 2];
+    } else {
+      device::WgmmaWait<0>();
+      device::FenceRegisters(output);
     }
   }
 
@@ -265,15 +282,25 @@ class Consumer {
     v_.Advance();
   }
 
+  struct TileCounts {
+    KeyCounts counts;  // in lane 0
+    bool masked;
+  };
+  // Of the key tile in the present stage. Lane 0 reads for the warp: it is the one that arrives at
+  // the slot's barrier afterwards.
+  __device__ __forceinline__ TileCounts ReadCounts() const {
+    TileCounts tile{};
+    if (lane_ == 0) tile.counts = shared_.counts[k_.stage];
+    tile.masked = __shfl_sync(0xffffffffu, tile.counts.masked, 0) != 0;
+    return tile;
+  }
+
   template <int kUnfinished>
-  __device__ __forceinline__ void FinishScores(float (&scores)[kScores], int32_t tile) {
-    // Lane 0 reads for the warp: it is the one that arrives at the slot's barrier afterwards.
-    KeyCounts counts{};
-    if (lane_ == 0) counts = shared_.counts[k_.stage];
-    const bool masked = __shfl_sync(0xffffffffu, counts.masked, 0) != 0;
+  __device__ __forceinline__ void FinishScores(float (&scores)[kScores], int32_t tile,
+                                               const TileCounts& counts) {
     device::WgmmaWait<kUnfinished>();
     device::FenceRegisters(scores);
-    Mask(scores, tile, masked, counts);
+    Mask(scores, tile, counts.masked, counts.counts);
     Release(&shared_.k_empty[k_.stage]);
     if (tile == 0) Release(&shared_.q_empty);
     k_.Advance();

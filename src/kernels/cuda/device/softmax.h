@@ -23,43 +23,55 @@ struct SoftmaxState {
 // depend on the scale; and outputs need hardly ever be rescaled after the first tile.
 inline constexpr float kMaximumSlack = 8.0f;
 
-// Turns scores s into 2^(c s - c m), m being the row's maximum so far or up to kMaximumSlack below
-// it, and updates the state. rescale[r] is what earlier outputs of the row must be multiplied by,
-// exactly 1 where m stays. Where all scores so far are -inf the weights are 0. c = softmax scale x
-// log2(e), which is greater than 0; slack = kMaximumSlack / c.
+// One tile's part of a row's softmax, in three steps: SoftmaxMaximum, SoftmaxWeights over all
+// scores, SoftmaxFinish. Apart, so that a wait for products can lie between the halves of the
+// second.
+struct SoftmaxStep {
+  float base[2];     // c m, or 0 while all scores are -inf
+  float rescale[2];  // what earlier outputs of the row are multiplied by, exactly 1 where m stays
+  float sum[2][2];   // of this tile's weights, of even and odd columns
+};
+
+// Finds m, the row's maximum so far or up to kMaximumSlack below it. c = softmax scale x log2(e),
+// which is greater than 0; slack = kMaximumSlack / c.
 template <int kScores>
-__device__ __forceinline__ void SoftmaxTile(float (&scores)[kScores], float c, float slack,
-                                            SoftmaxState& state, float (&rescale)[2]) {
-  // Eight chains of maxima hide each other's latency; the sums lie under the exponentials.
-  float found[2][4];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) found[i / 4][i % 4] = kNegativeInfinity;
+__device__ __forceinline__ void SoftmaxMaximum(const float (&scores)[kScores], float c, float slack,
+                                               SoftmaxState& state, SoftmaxStep& step) {
+  // Two chains a row hide each other's latency.
+  float found[2][2] = {{kNegativeInfinity, kNegativeInfinity},
+                       {kNegativeInfinity, kNegativeInfinity}};
 #pragma unroll
   for (int i = 0; i < kScores; ++i) {
-    float& chain = found[i / 2 % 2][i / 4 % 2 * 2 + i % 2];
-    chain = fmaxf(chain, scores[i]);
+    found[i / 2 % 2][i % 2] = fmaxf(found[i / 2 % 2][i % 2], scores[i]);
   }
-  float base[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float largest =
-        QuadMax(fmaxf(fmaxf(found[r][0], found[r][1]), fmaxf(found[r][2], found[r][3])));
+    const float largest = QuadMax(fmaxf(found[r][0], found[r][1]));
     const float before = state.maximum[r];
     const bool moves = largest > before + slack;
     const float maximum = moves ? largest : before;
-    base[r] = maximum == kNegativeInfinity ? 0.0f : maximum * c;
-    rescale[r] = moves ? Exp2(fmaf(before, c, -base[r])) : 1.0f;
+    step.base[r] = maximum == kNegativeInfinity ? 0.0f : maximum * c;
+    step.rescale[r] = moves ? Exp2(fmaf(before, c, -step.base[r])) : 1.0f;
+    step.sum[r][0] = step.sum[r][1] = 0.0f;
     state.maximum[r] = maximum;
   }
-  float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+}
+
+// Turns scores s of columns kFrom / 4 x 8 on into weights 2^(c s - c m); 0 for -inf.
+template <int kFrom, int kTo, int kScores>
+__device__ __forceinline__ void SoftmaxWeights(float (&scores)[kScores], float c,
+                                               SoftmaxStep& step) {
 #pragma unroll
-  for (int i = 0; i < kScores; ++i) {
-    scores[i] = Exp2(fmaf(scores[i], c, -base[i / 2 % 2]));
-    sum[i / 2 % 2][i % 2] += scores[i];
+  for (int i = kFrom; i < kTo; ++i) {
+    scores[i] = Exp2(fmaf(scores[i], c, -step.base[i / 2 % 2]));
+    step.sum[i / 2 % 2][i % 2] += scores[i];
   }
+}
+
+__device__ __forceinline__ void SoftmaxFinish(const SoftmaxStep& step, SoftmaxState& state) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    state.sum[r] = fmaf(state.sum[r], rescale[r], sum[r][0] + sum[r][1]);
+    state.sum[r] = fmaf(state.sum[r], step.rescale[r], step.sum[r][0] + step.sum[r][1]);
   }
 }
 
