@@ -168,7 +168,7 @@ class EmulatedBatch {
                                     box_rows};
       };
       params.maps[s] = {
-          map(source.q, heads_.q, kQueryTile),       map(source.k, heads_.kv, C::kKeys),
+          map(source.q, heads_.q, kHalfQueryTile),   map(source.k, heads_.kv, C::kKeys),
           map(source.k, heads_.kv, sm90::kKeyBlock), map(source.k, heads_.kv, kKeyGroup),
           map(source.v, heads_.kv, C::kKeys),        map(source.v, heads_.kv, sm90::kKeyBlock),
           map(source.v, heads_.kv, kKeyGroup),       map(source.v, heads_.kv, 1)};

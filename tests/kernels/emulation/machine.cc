@@ -151,6 +151,18 @@ void Machine::WaitForPhase(uint64_t* barrier, uint32_t parity) {
   WaitUntil([&] { return state.parity != parity; });
 }
 
+void Machine::ArriveNamed(uint32_t id, uint32_t threads, bool waits) {
+  NamedBarrier& barrier = named_barriers_[id];
+  const uint64_t mine = barrier.generation;
+  progress_ = true;
+  if (++barrier.arrived == threads) {
+    barrier.arrived = 0;
+    ++barrier.generation;
+  } else if (waits) {
+    WaitUntil([&] { return barrier.generation != mine; });
+  }
+}
+
 void Machine::Load(uint32_t destination, const TensorMap* map, uint64_t* barrier,
                    const int32_t* at) {
   if (destination % 128 != 0) Fail("a copy to a misaligned address");

@@ -62,6 +62,11 @@ struct Barrier {
   uint32_t parity = 0;
 };
 
+struct NamedBarrier {
+  uint32_t arrived = 0;
+  uint64_t generation = 0;
+};
+
 // Stands for CUtensorMap: dimensions (128, rows, heads), boxes of 64 x box_rows x 1.
 struct TensorMap {
   const uint16_t* data = nullptr;
@@ -95,6 +100,8 @@ class Machine {
   void InitBarrier(uint64_t* barrier, uint32_t count);
   void Arrive(uint64_t* barrier, int64_t bytes);
   void WaitForPhase(uint64_t* barrier, uint32_t parity);
+  // Counts this thread in at named barrier `id`; `waits` until `threads` have come.
+  void ArriveNamed(uint32_t id, uint32_t threads, bool waits);
   void Load(uint32_t destination, const TensorMap* map, uint64_t* barrier, const int32_t* at);
 
   void Issue(const Product& product) { running_->open.push_back(product); }
@@ -124,6 +131,7 @@ class Machine {
   Fiber* running_ = nullptr;
   std::map<int, Warp> warps_;
   std::map<uint64_t*, Barrier> barriers_;
+  std::map<uint32_t, NamedBarrier> named_barriers_;
   std::deque<Copy> copies_;
   uint8_t* shared_ = nullptr;
   int64_t shared_bytes_ = 0;

@@ -83,7 +83,7 @@ Status FillParams(const AttentionSm90Params& params, sm90::KernelParams& kernel)
     if (source.q_rows > 0) {
       const Tensor q{source.q, source.q_row_stride, source.q_head_stride, source.q_rows,
                      params.q_heads};
-      encoder.Encode(maps.q, q, kQueryTile);
+      encoder.Encode(maps.q, q, kHalfQueryTile);
     }
     if (source.kv_rows > 0) {
       const Tensor k{source.k, source.k_row_stride, source.k_head_stride, source.kv_rows,

@@ -13,7 +13,7 @@ namespace segue::kernels::sm90 {
 // The tensor maps of one source. All have dimensions (head_dim, rows, heads) and a box of 64
 // elements (128 bytes, one swizzled row) by some rows by one head.
 struct SourceMaps {
-  CUtensorMap q;        // kQueryTile rows
+  CUtensorMap q;        // kHalfQueryTile rows
   CUtensorMap k;        // a whole key tile
   CUtensorMap k_block;  // kKeyBlock rows
   CUtensorMap k_group;  // kKeyGroup rows
@@ -48,12 +48,10 @@ struct KernelParams {
 };
 
 // The kernel's compile-time choices.
-template <class ElementType, bool kIsCausal, bool kTakesTurns = false>
+template <class ElementType, bool kIsCausal>
 struct Config {
   using Element = ElementType;
   static constexpr bool kCausal = kIsCausal;
-  // Whether a warpgroup waits for the other to have issued its products before it issues its own.
-  static constexpr bool kTurns = kTakesTurns;
   static constexpr int kHeadDim = 128;
   static constexpr int kKeys = KeyTileOf(kIsCausal ? 1 : 0);
   static constexpr int kGroups = kKeys / kKeyGroup;
@@ -96,8 +94,8 @@ struct SharedMemory {
   TileWork work[2];
   // Causal: how far along the key axis each query row sees.
   int32_t limits[2][C::kCausal ? kQueryTile : 1];
-  KeyCounts counts[C::kStages];  // of the key tile in each stage
-  uint64_t q_full, q_empty;
+  KeyCounts counts[C::kStages];    // of the key tile in each stage
+  uint64_t q_full[2], q_empty[2];  // of each warpgroup's rows
   uint64_t k_full[C::kStages], k_empty[C::kStages];
   uint64_t v_full[C::kStages], v_empty[C::kStages];
   uint64_t work_full[2], work_empty[2];
@@ -105,8 +103,10 @@ struct SharedMemory {
 
 template <class C>
 __device__ __forceinline__ void InitBarriers(SharedMemory<C>& shared) {
-  device::BarrierInit(&shared.q_full, 1);
-  device::BarrierInit(&shared.q_empty, C::kConsumerWarps);
+  for (uint32_t group = 0; group < 2; ++group) {
+    device::BarrierInit(&shared.q_full[group], 1);
+    device::BarrierInit(&shared.q_empty[group], C::kConsumerWarps / 2);
+  }
   for (uint32_t stage = 0; stage < C::kStages; ++stage) {
     device::BarrierInit(&shared.k_full[stage], 1);
     device::BarrierInit(&shared.k_empty[stage], C::kConsumerWarps);

@@ -30,9 +30,7 @@ class Consumer {
   // The first scores of a work item are issued before the last outputs of the one before are
   // stored, so that the tensor cores have work meanwhile.
   __device__ __forceinline__ void Run() {
-    if constexpr (C::kTurns) {
-      if (warp_ / 4 == 1) PassTurn();  // the first turn is warpgroup 0's
-    }
+    if (warp_ / 4 == 1) PassTurn();  // the first turn is warpgroup 0's
     device::BarrierWait(&shared_.work_full[0], 0);
     while (Work().rows >= 0) {
       if (Attends()) {
@@ -41,9 +39,7 @@ class Consumer {
         Pass();
       }
     }
-    if constexpr (C::kTurns) {
-      if (warp_ / 4 == 0) TakeTurn();  // meets the pass that nobody takes
-    }
+    if (warp_ / 4 == 0) TakeTurn();  // meets the pass that nobody takes
   }
 
  private:
@@ -118,19 +114,17 @@ class Consumer {
   }
 
   // Barriers 1 and 2: a warpgroup's permission to issue products, given by the other.
-  __device__ __forceinline__ void TakeTurn() const {
-    if constexpr (C::kTurns) device::NamedBarrierSync(1 + warp_ / 4, 256);
-  }
+  __device__ __forceinline__ void TakeTurn() const { device::NamedBarrierSync(1 + warp_ / 4, 256); }
   __device__ __forceinline__ void PassTurn() const {
-    if constexpr (C::kTurns) device::NamedBarrierArrive(2 - warp_ / 4, 256);
+    device::NamedBarrierArrive(2 - warp_ / 4, 256);
   }
 
   // A tile with no rows for this warpgroup: releases what the other computes with.
   __device__ __forceinline__ void Skip(int32_t key_tiles) {
     if (key_tiles == 0) return;
-    device::BarrierWait(&shared_.q_full, q_.parity);
+    device::BarrierWait(&shared_.q_full[warp_ / 4], q_.parity);
     q_.Advance();
-    Release(&shared_.q_empty);
+    Release(&shared_.q_empty[warp_ / 4]);
     for (int32_t tile = 0; tile < key_tiles; ++tile) {
       TakeTurn();
       PassTurn();
@@ -209,7 +203,7 @@ class Consumer {
 
   // Issues the scores of a work item's first tile.
   __device__ __forceinline__ void Begin(float (&scores)[kScores]) {
-    device::BarrierWait(&shared_.q_full, q_.parity);
+    device::BarrierWait(&shared_.q_full[warp_ / 4], q_.parity);
     q_.Advance();
     device::BarrierWait(&shared_.k_full[k_.stage], k_.parity);
     TakeTurn();
@@ -302,7 +296,7 @@ class Consumer {
     device::FenceRegisters(scores);
     Mask(scores, tile, counts.masked, counts.counts);
     Release(&shared_.k_empty[k_.stage]);
-    if (tile == 0) Release(&shared_.q_empty);
+    if (tile == 0) Release(&shared_.q_empty[warp_ / 4]);
     k_.Advance();
   }
 

@@ -84,6 +84,7 @@ class Producer {
     KeyPlace place = sequence_.FindPlace((key_tiles - 1) * C::kKeys);
     LoadKeys(place);
     LoadQueries(item, head);
+#pragma unroll 1
     for (int32_t tile = key_tiles - 2; tile >= 0; --tile) {
       const KeyPlace values = place;
       place = sequence_.template PlaceBefore<C::kKeys>(place);
@@ -188,6 +189,7 @@ class Producer {
   __device__ __forceinline__ int32_t CountInTile(KeyPlace place) const {
     const int32_t tile = place.key;
     int32_t count = 0;
+#pragma unroll 1
     for (;;) {
       const int32_t begin = place.key - tile;
       const int32_t rows = min(place.left, C::kKeys - begin);
@@ -205,6 +207,7 @@ class Producer {
   template <bool kValues>
   __device__ __forceinline__ void LoadPieces(KeyPlace place, uint32_t to, uint64_t* full) const {
     const int32_t tile = place.key;
+#pragma unroll 1
     for (;;) {
       const int32_t begin = place.key - tile;
       const int32_t rows = min(place.left, C::kKeys - begin);
@@ -230,14 +233,17 @@ class Producer {
     const CUtensorMap* block = kValues ? &maps.v_block : &maps.k_block;
     const CUtensorMap* group = kValues ? &maps.v_group : &maps.k_group;
     int32_t row = 0;
+#pragma unroll 1
     for (; rows - row >= kKeyBlock; row += kKeyBlock) {
       LoadHalves(to + row * C::kRowBytes, block, full, place.row + row);
     }
+#pragma unroll 1
     for (; rows - row >= (kValues ? kKeyGroup : 1); row += kKeyGroup) {
       LoadHalves(to + row * C::kRowBytes, group, full, place.row + row);
     }
     if (!kValues || row >= rows) return;
     const int32_t end = row + kKeyGroup;
+#pragma unroll 1
     for (; row < end; ++row) {
       LoadHalves(to + row * C::kRowBytes, &maps.v_row, full,
                  row < rows ? place.row + row : kOutside);
@@ -250,9 +256,11 @@ class Producer {
                                             uint64_t* full) const {
     const SourceMaps& maps = params_.maps[source];
     int32_t row = 0;
+#pragma unroll 1
     for (; rows - row >= kKeyBlock; row += kKeyBlock) {
       LoadHalves(to + row * C::kRowBytes, kValues ? &maps.v_block : &maps.k_block, full, kOutside);
     }
+#pragma unroll 1
     for (; row < rows; row += kKeyGroup) {
       LoadHalves(to + row * C::kRowBytes, kValues ? &maps.v_group : &maps.k_group, full, kOutside);
     }
@@ -269,14 +277,22 @@ class Producer {
     const int32_t row =
         __shfl_sync(kAllLanes, sequence_.segment().q_begin, item.segment) + item.row;
     const int32_t source = __shfl_sync(kAllLanes, sequence_.segment().source, item.segment);
-    device::BarrierWait(&shared_.q_empty, q_.parity ^ 1);
-    if (lane_ == 0) {
-      device::BarrierArriveExpect(&shared_.q_full, 2 * C::kQueryHalfBytes);
-      const CUtensorMap* map = &params_.maps[source].q;
-      const uint32_t to = device::SharedAddress(shared_.q[0]);
-      device::LoadBox(to, map, &shared_.q_full, {0, row, head}, device::kEvictFirst);
-      device::LoadBox(to + C::kQueryHalfBytes, map, &shared_.q_full, {64, row, head},
-                      device::kEvictFirst);
+    const CUtensorMap* map = &params_.maps[source].q;
+    // Each warpgroup's rows as soon as it has issued its last scores: the first need not wait for
+    // the second.
+#pragma unroll 1
+    for (int32_t group = 0; group < 2; ++group) {
+      uint64_t* full = &shared_.q_full[group];
+      device::BarrierWait(&shared_.q_empty[group], q_.parity ^ 1);
+      if (lane_ == 0) {
+        const int32_t from = row + group * kHalfQueryTile;
+        const uint32_t to =
+            device::SharedAddress(shared_.q[0]) + group * kHalfQueryTile * C::kRowBytes;
+        device::BarrierArriveExpect(full, C::kQueryHalfBytes);
+        device::LoadBox(to, map, full, {0, from, head}, device::kEvictFirst);
+        device::LoadBox(to + C::kQueryHalfBytes, map, full, {64, from, head}, device::kEvictFirst);
+      }
+      __syncwarp();
     }
     q_.Advance();
   }
