@@ -190,6 +190,12 @@ SEGUE_HOST_DEVICE constexpr int32_t SequenceCost(const SequenceSums& sums, int32
   return DivideUp(static_cast<int32_t>(sums.key_extent), KeyTileOf(causal));
 }
 
+// Whether a sequence counts when sequences are compared for equal lengths: one without query rows
+// has no work, and one without keys costs no more than writing zeros.
+SEGUE_HOST_DEVICE constexpr bool Weighs(int32_t cost, int64_t query_tiles) {
+  return cost > 0 && query_tiles > 0;
+}
+
 // The order of sequences: the longest first, so that the last CTAs finish together.
 SEGUE_HOST_DEVICE constexpr bool Precedes(int32_t cost_a, int32_t a, int32_t cost_b, int32_t b) {
   return cost_a > cost_b || (cost_a == cost_b && a < b);

@@ -37,13 +37,17 @@ const ScheduleHeader& ScheduleBuilder::Measure(const ScheduleShape& shape, const
   int64_t tiles = 0;
   int64_t q_rows = 0;
   int32_t dynamic = shape.causal;
+  int32_t common_cost = 0;
   for (int32_t i = 0; i < sequences; ++i) {
     sums_.push_back(SumSequence(rows + int64_t{i} * shape.capacity.segments, shape));
     const SequenceSums& sums = sums_.back();
     if (sums.error != kScheduleOk) return fail(static_cast<ScheduleError>(sums.error), i);
     tiles += sums.query_tiles * shape.q_heads;
     q_rows += sums.q_rows;
-    if (SequenceCost(sums, shape.causal) != SequenceCost(sums_[0], shape.causal)) dynamic = 1;
+    const int32_t cost = SequenceCost(sums, shape.causal);
+    if (!Weighs(cost, sums.query_tiles)) continue;
+    if (common_cost != 0 && cost != common_cost) dynamic = 1;
+    common_cost = cost;
   }
   if (q_rows > shape.lse_rows) return fail(kScheduleLse, sequences);
   const int64_t work = tiles + SplitTiles(tiles, shape.ctas, dynamic);

@@ -151,6 +151,9 @@ TEST(AttentionSchedule, TakesTheLongestFirstUnlessAllAreEqual) {
   const Schedule equal(shape, {{0, 0, 128, 0, 900}, {0, 0, 64, 0, 900}, {0, 0, 128, 0, 900}}, 3);
   EXPECT_EQ(equal.header.dynamic, 0);
   EXPECT_EQ(equal.work[0].sequence, 0);
+  // Rows that see no key, and a sequence without rows, are no reason to go by a counter.
+  const Schedule padded(shape, {{0, 0, 128, 0, 900}, {0, 128, 70, 0, 0}, {0, 0, 0, 0, 50}}, 3);
+  EXPECT_EQ(padded.header.dynamic, 0);
 }
 
 TEST(AttentionSchedule, SplitsALastWaveThatLeavesHalfOfTheCtasIdle) {

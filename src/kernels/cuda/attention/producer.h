@@ -21,12 +21,13 @@ class Producer {
 
   __device__ __forceinline__ void Run() {
     int32_t index = blockIdx.x;
-    int32_t next = Next(index);
+    WorkItem item = Work(index);
     while (index < header_.work) {
-      const WorkItem item = Work(index);
-      index = next;
-      next = Next(index);  // early: the counter's answer takes longer than a lookup
+      // Early: the counter's answer and the item after it come while this one is filled.
+      index = Next(index);
+      const WorkItem after = Work(index);
       if (item.head_and_rows % 256 != 0) Tile(item);
+      item = after;
     }
     device::BarrierWait(&shared_.work_empty[work_.stage], work_.parity ^ 1);
     if (lane_ == 0) shared_.work[work_.stage].rows = -1;
@@ -36,6 +37,7 @@ class Producer {
 
  private:
   __device__ __forceinline__ WorkItem Work(int32_t index) const {
+    if (index >= header_.work) return {-1, 0, 0, 0};
     const auto* work =
         reinterpret_cast<const int4*>(params_.schedule + WorkOffset(params_.capacity));
     const int4 item = __ldg(work + index);

@@ -23,6 +23,7 @@ struct Sorting {
   unsigned long long total_tiles;
   unsigned long long total_rows;
   int32_t unequal;
+  int32_t common_cost;  // of the sequences that weigh, if they are equal
   int32_t first_error;  // sequence x 16 + ScheduleError
   ScheduleHeader header;
   int32_t split;
@@ -47,6 +48,7 @@ __device__ void Measure(const Arguments& arguments, int32_t count, Sorting& sort
     sorting.total_tiles = 0;
     sorting.total_rows = 0;
     sorting.unequal = 0;
+    sorting.common_cost = 0;
     sorting.first_error = kNoError;
   }
   __syncthreads();
@@ -59,6 +61,9 @@ __device__ void Measure(const Arguments& arguments, int32_t count, Sorting& sort
     sorting.cost[i] = SequenceCost(sums, shape.causal);
     sorting.tiles[i] = static_cast<int32_t>(sums.query_tiles);
     sorting.q_rows[i] = static_cast<int32_t>(sums.q_rows);
+    if (Weighs(sorting.cost[i], sums.query_tiles)) {
+      atomicMax(&sorting.common_cost, sorting.cost[i]);
+    }
     atomicAdd(&sorting.total_tiles,
               static_cast<unsigned long long>(sums.query_tiles * shape.q_heads));
     atomicAdd(&sorting.total_rows, static_cast<unsigned long long>(sums.q_rows));
@@ -66,7 +71,9 @@ __device__ void Measure(const Arguments& arguments, int32_t count, Sorting& sort
   __syncthreads();
   if (sorting.first_error != kNoError) return;
   for (int32_t i = threadIdx.x; i < count; i += kThreads) {
-    if (sorting.cost[i] != sorting.cost[0]) sorting.unequal = 1;
+    if (Weighs(sorting.cost[i], sorting.tiles[i]) && sorting.cost[i] != sorting.common_cost) {
+      sorting.unequal = 1;
+    }
   }
   __syncthreads();
 }

@@ -28,6 +28,8 @@ class SequenceWalk {
 
   // Lane s keeps segment s.
   __device__ __forceinline__ void Read(int32_t sequence) {
+    if (sequence == sequence_) return;
+    sequence_ = sequence;
     const auto* sequences = reinterpret_cast<const int4*>(params_.schedule + SequencesOffset());
     const int4 record = __ldg(sequences + sequence);
     record_ = {record.x, record.y, record.z, record.w};
@@ -88,6 +90,7 @@ class SequenceWalk {
  private:
   const KernelParams& params_;
   const int32_t lane_;
+  int32_t sequence_ = -1;
   SequenceRecord record_{};
   SegmentRecord segment_{};  // differs between lanes
 };
