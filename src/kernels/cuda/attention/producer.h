@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention/config.h"
 #include "kernels/cuda/attention/sequence_walk.h"
+#include "kernels/cuda/device/planted_defect.h"
 #include "kernels/cuda/device/tma.h"
 
 namespace segue::kernels::sm90 {
