@@ -70,6 +70,7 @@ class Producer {
 
   // The last CTA to finish leaves the counters as the next launch needs them.
   __device__ __forceinline__ void ReturnCounters() const {
+    if (device::Planted(device::Defect::kBlockBarrier)) device::MisuseBlockBarrier();
     if (header_.dynamic == 0 || lane_ != 0) return;
     __threadfence();
     if (atomicAdd(&params_.counters[1], 1) == static_cast<int32_t>(gridDim.x) - 1) {
