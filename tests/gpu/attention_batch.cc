@@ -5,36 +5,22 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <thread>
+#include <utility>
 
 namespace segue::kernels {
 namespace {
 
 constexpr int32_t kHeadDim = 128;
-constexpr int32_t kGap = 5;
 constexpr uint16_t kCanary = 0x7fc1;  // a NaN that no kernel writes
 constexpr float kUnwritten = 12345.0f;
 
 }  // namespace
-
-GpuMemory::GpuMemory(int64_t bytes) : bytes_(bytes) {
-  cudaMalloc(&data_, static_cast<size_t>(std::max<int64_t>(bytes, 16)));
-}
-GpuMemory::~GpuMemory() { cudaFree(data_); }
-void GpuMemory::Write(const void* from) {
-  cudaMemcpy(data_, from, static_cast<size_t>(bytes_), cudaMemcpyHostToDevice);
-}
-void GpuMemory::Read(void* to) const {
-  cudaMemcpy(to, data_, static_cast<size_t>(bytes_), cudaMemcpyDeviceToHost);
-}
-
-std::string NoGpuReason() {
-  const Result<int32_t> ctas = AttentionSm90Ctas();
-  return ctas ? "" : ctas.error().Message();
-}
 
 Batch::Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& options,
              uint32_t seed)
@@ -46,21 +32,21 @@ Batch::Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& op
   const int32_t sequences = std::max({options.sequences, static_cast<int32_t>(lengths.size()), 1});
   shape_.q_heads = options.q_heads;
   shape_.causal = options.causal ? 1 : 0;
-  shape_.ctas = *AttentionSm90Ctas();
+  shape_.ctas = options.ctas > 0 ? options.ctas : *AttentionSm90Ctas();
   shape_.sources = segments;
   shape_.capacity = {sequences, segments, 0};
   sources_.resize(segments);
   for (int32_t s = 0; s < segments; ++s) {
-    int32_t rows = kGap;
+    int32_t rows = options.gap;
     for (const SequenceLengths& sequence : lengths) {
       if (s >= static_cast<int32_t>(sequence.size())) continue;
-      rows += std::max(sequence[s].q_rows, sequence[s].kv_rows) + kGap;
+      rows += std::max(sequence[s].q_rows, sequence[s].kv_rows) + options.gap;
     }
-    sources_[s].rows = std::max(rows, options.rows);
+    sources_[s].rows = std::max({rows, options.rows, 1});
     shape_.source_rows[s] = {sources_[s].rows, sources_[s].rows};
     lse_rows_ += sources_[s].rows;
     const auto make = [this](int64_t bytes) {
-      memory_.push_back(std::make_unique<GpuMemory>(bytes));
+      memory_.push_back(std::make_unique<GpuMemory>(bytes, options_.place));
       return memory_.back().get();
     };
     const int32_t heads = options.q_heads + 2 * options.kv_heads;
@@ -77,7 +63,7 @@ Batch::Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& op
                             int64_t{options.q_heads} * lse_rows_ * 4};
   GpuMemory** parts[5] = {&schedule_, &device_rows_, &device_count_, &counters_, &device_lse_};
   for (int i = 0; i < 5; ++i) {
-    memory_.push_back(std::make_unique<GpuMemory>(sizes[i]));
+    memory_.push_back(std::make_unique<GpuMemory>(sizes[i], options.place));
     *parts[i] = memory_.back().get();
   }
   const int32_t zeros[2] = {0, 0};
@@ -97,37 +83,51 @@ void Batch::SetLengths(const std::vector<SequenceLengths>& lengths, uint32_t see
 // Rows of sequences one after the other, and random contents.
 void Batch::Place() {
   rows_.assign(int64_t{shape_.capacity.sequences} * shape_.capacity.segments, SegmentRows{});
+  // Drawing from a table is much faster than from the distribution.
   std::normal_distribution<float> normal;
+  std::vector<uint16_t> table(4096);
+  for (uint16_t& value : table) value = Bits(normal(random_));
   for (size_t s = 0; s < sources_.size(); ++s) {
     Source& source = sources_[s];
     source.q_used.assign(source.rows, false);
     source.kv_used.assign(source.rows, false);
-    int32_t at = kGap;
+    int32_t at = options_.gap;
     for (size_t i = 0; i < lengths_.size(); ++i) {
       if (s >= lengths_[i].size()) continue;
       const auto [q_rows, kv_rows] = lengths_[i][s];
       rows_[i * shape_.capacity.segments + s] = {static_cast<int32_t>(s), at, q_rows, at, kv_rows};
       std::fill_n(source.q_used.begin() + at, q_rows, true);
       std::fill_n(source.kv_used.begin() + at, kv_rows, true);
-      at += std::max(q_rows, kv_rows) + kGap;
+      at += std::max(q_rows, kv_rows) + options_.gap;
     }
-    for (uint16_t& value : source.fused) {
-      const float x = normal(random_);
-      if (options_.element_type == attention::ElementType::kBFloat16) {
-        value = __bfloat16_as_ushort(__float2bfloat16(x));
-      } else {
-        value = __half_as_ushort(__float2half(x));
+    for (uint16_t& value : source.fused) value = table[random_() % table.size()];
+  }
+}
+
+void Batch::Poison(uint16_t q, uint16_t k, uint16_t v) {
+  for (Source& source : sources_) {
+    for (int32_t h = 0; h < options_.q_heads + 2 * options_.kv_heads; ++h) {
+      const std::vector<bool>& used = Used(source, h);
+      const uint16_t of_keys = h < options_.q_heads + options_.kv_heads ? k : v;
+      for (int32_t row = 0; row < source.rows; ++row) {
+        if (used[row]) continue;
+        std::fill_n(Row(source, row, h), kHeadDim, h < options_.q_heads ? q : of_keys);
       }
     }
   }
 }
 
-void Batch::Poison(uint16_t pattern) {
+void Batch::Fill(Part part, const std::function<float(float, int32_t)>& value) {
+  const int32_t begins[4] = {0, options_.q_heads, options_.q_heads + options_.kv_heads,
+                             options_.q_heads + 2 * options_.kv_heads};
   for (Source& source : sources_) {
-    for (int32_t row = 0; row < source.rows; ++row) {
-      for (int32_t h = 0; h < options_.q_heads + 2 * options_.kv_heads; ++h) {
-        const bool used = h < options_.q_heads ? source.q_used[row] : source.kv_used[row];
-        if (!used) std::fill_n(Row(source, row, h), kHeadDim, pattern);
+    for (int32_t h = begins[static_cast<int>(part)]; h < begins[static_cast<int>(part) + 1]; ++h) {
+      const std::vector<bool>& used = Used(source, h);
+      for (int32_t row = 0; row < source.rows; ++row) {
+        uint16_t* elements = Row(source, row, h);
+        for (int32_t d = 0; used[row] && d < kHeadDim; ++d) {
+          elements[d] = Bits(value(Value(elements[d]), d));
+        }
       }
     }
   }
@@ -205,21 +205,50 @@ std::string Batch::Check() {
   const cudaError_t status = cudaDeviceSynchronize();
   if (status != cudaSuccess) return cudaGetErrorString(status);
   Fetch();
-  int64_t total = 0;
-  for (int32_t i = 0; i < sequences(); ++i) {
-    int32_t rows = 0;
-    for (const SegmentLength& segment : lengths_[i]) rows += segment.q_rows;
-    for (int32_t q = 0; q < rows; ++q) {
-      for (int32_t h = 0; h < options_.q_heads; ++h) {
-        const std::string wrong = CheckRow(i, q, h, total + q);
-        if (!wrong.empty()) {
-          return "sequence " + std::to_string(i) + " row " + std::to_string(q) + " head " +
-                 std::to_string(h) + ": " + wrong;
-        }
-      }
-    }
-    total += rows;
+  const std::string wrong = CheckSequences();
+  return wrong.empty() ? CheckUnused(LseBegin(sequences())) : wrong;
+}
+
+// Threads take one sequence after the other; the first failure by number is reported.
+std::string Batch::CheckSequences() const {
+  std::vector<int64_t> begins{0};
+  for (const SequenceLengths& sequence : lengths_) {
+    begins.push_back(begins.back());
+    for (const SegmentLength& segment : sequence) begins.back() += segment.q_rows;
   }
+  std::vector<std::string> wrong(lengths_.size());
+  std::atomic<int32_t> next = 0;
+  const auto work = [&] {
+    for (int32_t i = next++; i < sequences(); i = next++) wrong[i] = CheckSequence(i, begins[i]);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 1; t < std::min(16u, std::thread::hardware_concurrency()); ++t) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  const auto first =
+      std::find_if(wrong.begin(), wrong.end(), [](const auto& text) { return !text.empty(); });
+  return first == wrong.end() ? "" : *first;
+}
+
+std::string Batch::CheckSequence(int32_t sequence, int64_t lse_begin) const {
+  int32_t rows = 0;
+  for (const SegmentLength& segment : lengths_[sequence]) rows += segment.q_rows;
+  for (int32_t q = 0; q < rows; ++q) {
+    if (q % options_.rows_apart != 0 && q >= 2 && q < rows - 2) continue;
+    for (int32_t h = 0; h < options_.q_heads; ++h) {
+      const std::string wrong = CheckRow(sequence, q, h, lse_begin + q);
+      if (wrong.empty()) continue;
+      return "sequence " + std::to_string(sequence) + " row " + std::to_string(q) + " of " +
+             std::to_string(rows) + " head " + std::to_string(h) + ": " + wrong;
+    }
+  }
+  return "";
+}
+
+// What no sequence may touch.
+std::string Batch::CheckUnused(int64_t lse_rows) const {
   for (const Source& source : sources_) {
     const int64_t width = int64_t{options_.q_heads} * kHeadDim;
     for (int32_t row = 0; row < source.rows; ++row) {
@@ -232,7 +261,7 @@ std::string Batch::Check() {
     }
   }
   for (int32_t h = 0; h < options_.q_heads; ++h) {
-    for (int64_t i = total; i < lse_rows_; ++i) {
+    for (int64_t i = lse_rows; i < lse_rows_; ++i) {
       if (lse_[h * int64_t{lse_rows_} + i] != kUnwritten) return "lse written past its rows";
     }
   }
@@ -243,7 +272,8 @@ std::string Batch::Check() {
 
 // Against float64 from the same inputs. Rounding a weight to 8 (11) bits moves it by at most 2^-8
 // (2^-11) of itself, and rounding the output moves that as much again: together at most
-// 2^-7 sum(p |v|), and a little for the sums.
+// 2^-7 sum(p |v|), and a little for the sums. A score is a sum in float, which matters where it is
+// large: off by 2^-21 of sum(|q k|) it moves the weight by as much.
 std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64_t lse_row) const {
   SegmentRows place{};
   int32_t row = query;
@@ -268,11 +298,18 @@ std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64
   const uint16_t* q = Row(own, place.q_begin + row, head);
   const int32_t kv_head = head / (options_.q_heads / options_.kv_heads);
   std::vector<double> scores;
+  double score_error = 0;
   for (const auto& [source, r] : keys) {
     const uint16_t* k = Row(*source, r, options_.q_heads + kv_head);
     double dot = 0;
-    for (int32_t d = 0; d < kHeadDim; ++d) dot += double{Value(q[d])} * Value(k[d]);
+    double terms = 0;
+    for (int32_t d = 0; d < kHeadDim; ++d) {
+      const double term = double{Value(q[d])} * Value(k[d]);
+      dot += term;
+      terms += std::abs(term);
+    }
     scores.push_back(dot / std::sqrt(double{kHeadDim}));
+    score_error = std::max(score_error, 0x1p-21 * terms / std::sqrt(double{kHeadDim}));
   }
   const double maximum = keys.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
   double sum = 0;
@@ -291,7 +328,7 @@ std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64
   const uint16_t* got =
       own.output.data() + (int64_t{place.q_begin + row} * options_.q_heads + head) * kHeadDim;
   const double bound =
-      options_.element_type == attention::ElementType::kBFloat16 ? 0x1p-7 : 0x1p-10;
+      (options_.element_type == attention::ElementType::kBFloat16 ? 0x1p-7 : 0x1p-10) + score_error;
   for (int32_t d = 0; d < kHeadDim; ++d) {
     const double want = keys.empty() ? 0 : output[d] / sum;
     const double allowed = keys.empty() ? 0 : bound * magnitude[d] / sum + 1e-6;
@@ -304,7 +341,8 @@ std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64
   const float lse = lse_[head * int64_t{lse_rows_} + lse_row];
   const double want =
       keys.empty() ? -std::numeric_limits<double>::infinity() : maximum + std::log(sum);
-  const bool right = keys.empty() ? std::isinf(lse) && lse < 0 : std::abs(lse - want) < 1e-4;
+  const bool right =
+      keys.empty() ? std::isinf(lse) && lse < 0 : std::abs(lse - want) < 1e-4 + score_error;
   return right ? "" : "lse is " + std::to_string(lse) + ", not " + std::to_string(want);
 }
 
@@ -343,6 +381,31 @@ bool Batch::OutputsUntouched() const {
   });
 }
 
+bool Batch::InputsUntouched() const {
+  return std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
+    std::vector<uint16_t> now(source.fused.size());
+    source.device_fused->Read(now.data());
+    return now == source.fused;
+  });
+}
+
+std::vector<Batch::DeviceBytes> Batch::Results() const {
+  std::vector<DeviceBytes> results{{device_lse_->data(), device_lse_->bytes()}};
+  for (const Source& source : sources_) {
+    results.push_back({source.device_output->data(), source.device_output->bytes()});
+  }
+  return results;
+}
+
+const std::vector<bool>& Batch::Used(const Source& source, int32_t head) const {
+  return head < options_.q_heads ? source.q_used : source.kv_used;
+}
+
+uint16_t Batch::Bits(float value) const {
+  return options_.element_type == attention::ElementType::kBFloat16
+             ? __bfloat16_as_ushort(__float2bfloat16(value))
+             : __half_as_ushort(__float2half(value));
+}
 float Batch::Value(uint16_t bits) const {
   return options_.element_type == attention::ElementType::kBFloat16
              ? __bfloat162float(__ushort_as_bfloat16(bits))

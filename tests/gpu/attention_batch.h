@@ -2,35 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "gpu/gpu_memory.h"
 #include "kernels/attention_sm90.h"
 
 namespace segue::kernels {
-
-// Device memory of a test; frees itself.
-class GpuMemory {
- public:
-  explicit GpuMemory(int64_t bytes);
-  ~GpuMemory();
-  GpuMemory(const GpuMemory&) = delete;
-  GpuMemory& operator=(const GpuMemory&) = delete;
-
-  void Write(const void* from);  // the whole memory
-  void Read(void* to) const;
-  void* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  int64_t bytes_;
-};
-
-// Why there is nothing to test on; empty where there is a Hopper GPU.
-std::string NoGpuReason();
 
 struct SegmentLength {
   int32_t q_rows;
@@ -47,6 +28,11 @@ struct BatchOptions {
   uint16_t poison = 0x7fff;  // NaN
   int32_t sequences = 0;     // capacity; 0: as many as the first lengths
   int32_t rows = 0;          // capacity of each source; 0: as the first lengths need
+  int32_t gap = 5;           // rows between sequences, and before the first
+  int32_t ctas = 0;          // 0: as the GPU has
+  // Check looks at each of so many query rows, and the first and last two of every sequence.
+  int32_t rows_apart = 1;
+  GpuMemory::Place place = GpuMemory::Place::kAnywhere;
 };
 
 // Source s holds segment s of every sequence, rows one after the other with gaps between, as slices
@@ -58,7 +44,11 @@ class Batch {
   // Other lengths in the same memory; new random contents.
   void SetLengths(const std::vector<SequenceLengths>& lengths, uint32_t seed);
   // Overwrites the rows that belong to no sequence, and the outputs, by a pattern.
-  void Poison(uint16_t pattern);
+  void Poison(uint16_t pattern) { Poison(pattern, pattern, pattern); }
+  void Poison(uint16_t q, uint16_t k, uint16_t v);
+  // Gives every element that belongs to a sequence another value: value(old, column).
+  enum class Part : uint8_t { kQ, kK, kV };
+  void Fill(Part part, const std::function<float(float, int32_t)>& value);
   // Copies contents of sequence `from` of another batch to sequence `to`, of equal lengths.
   void CopySequence(const Batch& other, int32_t from, int32_t to);
   void Upload();
@@ -78,6 +68,13 @@ class Batch {
   std::vector<uint8_t> ReadSchedule() const;
   void WriteSegment(int32_t index, const SegmentRows& rows) { rows_[index] = rows; }
   bool OutputsUntouched() const;
+  bool InputsUntouched() const;  // of those last uploaded
+  // Outputs and log-sum-exp in device memory; a whole number of 4-byte words each.
+  struct DeviceBytes {
+    void* data;
+    int64_t bytes;
+  };
+  std::vector<DeviceBytes> Results() const;
 
  private:
   struct Source {
@@ -92,8 +89,13 @@ class Batch {
 
   void Place();
   float Value(uint16_t bits) const;
+  uint16_t Bits(float value) const;
+  const std::vector<bool>& Used(const Source& source, int32_t head) const;
   uint16_t* Row(Source& source, int32_t row, int32_t head);  // head of Q, then K, then V
   const uint16_t* Row(const Source& source, int32_t row, int32_t head) const;
+  std::string CheckSequence(int32_t sequence, int64_t lse_begin) const;
+  std::string CheckSequences() const;
+  std::string CheckUnused(int64_t lse_rows) const;
   std::string CheckRow(int32_t sequence, int32_t query, int32_t head, int64_t lse_row) const;
   SegmentRows SegmentAt(int32_t sequence, int32_t segment) const;
   int64_t LseBegin(int32_t sequence) const;
