@@ -137,8 +137,18 @@ SEGUE_HOST_DEVICE constexpr ScheduleError CheckSegment(const SegmentRows& s,
   return q_fits && kv_fits ? kScheduleOk : kScheduleRows;
 }
 
-// The record of segment `index` of the sequence whose segments start at `rows`.
-SEGUE_HOST_DEVICE constexpr SegmentRecord MakeSegment(const SegmentRows* rows, int32_t index) {
+// Whether segment a's keys lie before segment b's on the key axis: in order when causal, else the
+// longest first, so that the tile where segments meet is often the last one, which is partly empty
+// anyway.
+SEGUE_HOST_DEVICE constexpr bool KeysPrecede(const SegmentRows* rows, int32_t causal, int32_t a,
+                                             int32_t b) {
+  if (causal != 0 || rows[a].kv_rows == rows[b].kv_rows) return a < b;
+  return rows[a].kv_rows > rows[b].kv_rows;
+}
+
+// The record of segment `index` of the `segments` that start at `rows`.
+SEGUE_HOST_DEVICE constexpr SegmentRecord MakeSegment(const SegmentRows* rows, int32_t segments,
+                                                      int32_t causal, int32_t index) {
   SegmentRecord record{rows[index].source,
                        rows[index].q_begin,
                        rows[index].q_rows,
@@ -147,10 +157,14 @@ SEGUE_HOST_DEVICE constexpr SegmentRecord MakeSegment(const SegmentRows* rows, i
                        rows[index].kv_rows,
                        0,
                        0};
-  for (int32_t s = 0; s < index; ++s) {
-    record.q_position += rows[s].q_rows;
-    record.kv_position += rows[s].kv_rows;
-    record.key_begin += DivideUp(rows[s].kv_rows, kKeyGroup) * kKeyGroup;
+  for (int32_t s = 0; s < segments; ++s) {
+    if (s < index) {
+      record.q_position += rows[s].q_rows;
+      record.kv_position += rows[s].kv_rows;
+    }
+    if (s != index && KeysPrecede(rows, causal, s, index)) {
+      record.key_begin += DivideUp(rows[s].kv_rows, kKeyGroup) * kKeyGroup;
+    }
   }
   return record;
 }
@@ -166,6 +180,7 @@ struct SequenceSums {
 SEGUE_HOST_DEVICE constexpr SequenceSums SumSequence(const SegmentRows* rows,
                                                      const ScheduleShape& shape) {
   SequenceSums sums;
+  int32_t last = -1;  // on the key axis
   for (int32_t s = 0; s < shape.capacity.segments; ++s) {
     const ScheduleError error = CheckSegment(rows[s], shape);
     if (error != kScheduleOk) {
@@ -173,12 +188,14 @@ SEGUE_HOST_DEVICE constexpr SequenceSums SumSequence(const SegmentRows* rows,
       return sums;
     }
     sums.q_rows += rows[s].q_rows;
-    // The last segment needs no padding after it.
-    if (rows[s].kv_rows > 0) {
-      sums.key_extent = (sums.key_extent + kKeyGroup - 1) / kKeyGroup * kKeyGroup + rows[s].kv_rows;
-    }
+    sums.key_extent += int64_t{DivideUp(rows[s].kv_rows, kKeyGroup)} * kKeyGroup;
+    if (rows[s].kv_rows > 0 && (last < 0 || KeysPrecede(rows, shape.causal, last, s))) last = s;
     sums.kv_rows += rows[s].kv_rows;
     sums.query_tiles += DivideUp(rows[s].q_rows, kQueryTile);
+  }
+  // It needs no padding after it.
+  if (last >= 0) {
+    sums.key_extent -= DivideUp(rows[last].kv_rows, kKeyGroup) * kKeyGroup - rows[last].kv_rows;
   }
   constexpr int64_t kMaxRows = 1 << 30;
   if (sums.q_rows > kMaxRows || sums.key_extent > kMaxRows) sums.error = kScheduleRows;

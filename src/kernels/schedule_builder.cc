@@ -7,8 +7,9 @@ namespace {
 
 static_assert((kMaxSequences & (kMaxSequences - 1)) == 0, "a key's low bits are the sequence");
 
-// MakeSegment of each, in one pass.
-void WriteSegments(const SegmentRows* rows, int32_t segments, SegmentRecord* records) {
+// MakeSegment of each, its sums in one pass.
+void WriteSegments(const SegmentRows* rows, int32_t segments, int32_t causal,
+                   SegmentRecord* records) {
   int32_t q_position = 0;
   int32_t kv_position = 0;
   int32_t key_begin = 0;
@@ -19,6 +20,10 @@ void WriteSegments(const SegmentRows* rows, int32_t segments, SegmentRecord* rec
     q_position += from.q_rows;
     kv_position += from.kv_rows;
     key_begin += DivideUp(from.kv_rows, kKeyGroup) * kKeyGroup;
+  }
+  if (causal != 0 || segments == 1) return;
+  for (int32_t s = 0; s < segments; ++s) {
+    records[s].key_begin = MakeSegment(rows, segments, causal, s).key_begin;
   }
 }
 
@@ -69,7 +74,7 @@ void ScheduleBuilder::Write(const ScheduleParts& parts) {
                           static_cast<int32_t>(sums.key_extent), lse_begin};
     lse_begin += static_cast<int32_t>(sums.q_rows);
     SegmentRecord* records = parts.segments + int64_t{i} * segments;
-    WriteSegments(rows_ + int64_t{i} * segments, segments, records);
+    WriteSegments(rows_ + int64_t{i} * segments, segments, shape_.causal, records);
     tiles += sums.query_tiles * shape_.q_heads;
     // Ascending keys are the order of Precedes: falling cost, then rising number.
     order_.push_back(-int64_t{SequenceCost(sums, shape_.causal)} * kMaxSequences + i);

@@ -102,32 +102,44 @@ TEST(AttentionSchedule, CoversEveryRowOfEveryHeadOnce) {
 
 TEST(AttentionSchedule, SegmentsBeginAtWholeGroupsAndDoNotOverlap) {
   std::mt19937 random(8);
-  const ScheduleShape shape = MakeShape(8, 5, 1, false);
-  const std::vector<SegmentRows> rows = RandomRows(random, 8, 5);
-  const Schedule schedule(shape, rows, 8);
-  for (int32_t i = 0; i < 8; ++i) {
-    int32_t end = 0;
-    int32_t q_position = 0;
-    int32_t kv_position = 0;
-    for (int32_t s = 0; s < 5; ++s) {
-      const SegmentRecord& segment = schedule.segments[i * 5 + s];
-      EXPECT_EQ(segment.key_begin % kKeyGroup, 0);
-      EXPECT_GE(segment.key_begin, end);
-      EXPECT_LT(segment.key_begin - end, kKeyGroup);
-      EXPECT_EQ(segment.q_position, q_position);
-      EXPECT_EQ(segment.kv_position, kv_position);
-      if (segment.kv_rows > 0) end = segment.key_begin + segment.kv_rows;
-      q_position += segment.q_rows;
-      kv_position += segment.kv_rows;
+  for (const bool causal : {false, true}) {
+    const ScheduleShape shape = MakeShape(8, 5, 1, causal);
+    const std::vector<SegmentRows> rows = RandomRows(random, 8, 5);
+    const Schedule schedule(shape, rows, 8);
+    for (int32_t i = 0; i < 8; ++i) {
+      const SegmentRecord* segments = schedule.segments + i * 5;
+      int32_t q_position = 0;
+      int32_t kv_position = 0;
+      std::vector<SegmentRecord> keys;
+      for (int32_t s = 0; s < 5; ++s) {
+        EXPECT_EQ(segments[s].q_position, q_position);
+        EXPECT_EQ(segments[s].kv_position, kv_position);
+        q_position += segments[s].q_rows;
+        kv_position += segments[s].kv_rows;
+        if (segments[s].kv_rows > 0) keys.push_back(segments[s]);
+      }
+      std::sort(keys.begin(), keys.end(), [](const SegmentRecord& a, const SegmentRecord& b) {
+        return a.key_begin < b.key_begin;
+      });
+      int32_t end = 0;
+      for (size_t k = 0; k < keys.size(); ++k) {
+        EXPECT_EQ(keys[k].key_begin, DivideUp(end, kKeyGroup) * kKeyGroup);
+        end = keys[k].key_begin + keys[k].kv_rows;
+        if (k == 0) continue;
+        // In order when causal, else the longest first.
+        if (causal) {
+          EXPECT_GT(keys[k].kv_position, keys[k - 1].kv_position);
+        } else {
+          EXPECT_LE(keys[k].kv_rows, keys[k - 1].kv_rows);
+        }
+      }
+      EXPECT_EQ(schedule.records[i].key_extent, end);
+      EXPECT_EQ(schedule.records[i].q_rows, q_position);
+      EXPECT_EQ(schedule.records[i].kv_rows, kv_position);
     }
-    EXPECT_EQ(schedule.records[i].key_extent, end);
-    EXPECT_EQ(schedule.records[i].q_rows, q_position);
-    EXPECT_EQ(schedule.records[i].kv_rows, kv_position);
   }
 }
 
-// Bits of a sequence can depend only on what a tile's work reads: its records, less the place of
-// its log-sum-exp.
 TEST(AttentionSchedule, ASequencesRecordsDoNotDependOnItsCompany) {
   std::mt19937 random(9);
   const std::vector<SegmentRows> alone = RandomRows(random, 1, 3);
@@ -197,7 +209,7 @@ TEST(AttentionSchedule, KeyLimitSkipsTheGapsBetweenSegments) {
   const SegmentRows rows[] = {{0, 0, 0, 0, 13}, {0, 0, 0, 0, 0}, {1, 0, 0, 0, 20}};
   const auto limit = [&](int32_t count) {
     int32_t result = 0;
-    for (int32_t s = 0; s < 3; ++s) result = KeyLimit(MakeSegment(rows, s), count, result);
+    for (int32_t s = 0; s < 3; ++s) result = KeyLimit(MakeSegment(rows, 3, 1, s), count, result);
     return result;
   };
   EXPECT_EQ(limit(-5), 0);

@@ -121,7 +121,7 @@ TEST(ScheduleBuilder, MakesWhatTheSharedFunctionsMakeOn1000Layouts) {
       SegmentRecord want{};
       if (i < layout.sequences * capacity.segments) {
         want = MakeSegment(&layout.rows[size_t(i / capacity.segments) * capacity.segments],
-                           i % capacity.segments);
+                           capacity.segments, layout.shape.causal, i % capacity.segments);
       }
       ASSERT_EQ(std::memcmp(&segments[i], &want, sizeof(want)), 0) << "trial " << trial;
     }

@@ -305,7 +305,7 @@ class Producer {
   SharedMemory<C>& shared_;
   const int32_t lane_;
   ScheduleHeader header_;
-  SequenceWalk sequence_;
+  SequenceWalk<C::kCausal> sequence_;
   int32_t kv_head_ = 0;
   device::RingPosition<1> q_;
   device::RingPosition<C::kStages> k_;

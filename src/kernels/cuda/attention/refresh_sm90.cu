@@ -137,7 +137,8 @@ __device__ void WriteRecords(const Arguments& arguments, int32_t count, Sorting&
     sequences[i] = record;
     for (int32_t s = 0; s < shape.capacity.segments; ++s) {
       segments[int64_t{i} * shape.capacity.segments + s] =
-          used ? MakeSegment(RowsOf(arguments, i), s) : SegmentRecord{};
+          used ? MakeSegment(RowsOf(arguments, i), shape.capacity.segments, shape.causal, s)
+               : SegmentRecord{};
     }
   }
 }

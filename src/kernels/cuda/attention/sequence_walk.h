@@ -20,7 +20,8 @@ struct KeyPlace {
   bool ends;  // the segment ends where the tensors do
 };
 
-// One warp executes all members together.
+// One warp executes all members together. kInOrder: segments lie on the key axis in their order.
+template <bool kInOrder>
 class SequenceWalk {
  public:
   __device__ __forceinline__ explicit SequenceWalk(const KernelParams& params)
@@ -56,12 +57,18 @@ class SequenceWalk {
     return record;
   }
 
-  // Finds the last segment with rows that begins at or before `key`.
+  // Finds the segment with rows that begins last of those that begin at or before `key`.
   __device__ __forceinline__ KeyPlace FindPlace(int32_t key) const {
     const bool used = lane_ < params_.capacity.segments && segment_.kv_rows > 0;
-    const uint32_t rows = __ballot_sync(kAllLanes, used);
-    const uint32_t before = __ballot_sync(kAllLanes, used && segment_.key_begin <= key);
-    const int32_t found = 31 - __clz(static_cast<int>(before | 1u));
+    const bool before = used && segment_.key_begin <= key;
+    int32_t found = 0;
+    if constexpr (kInOrder) {
+      found = 31 - __clz(static_cast<int>(__ballot_sync(kAllLanes, before) | 1u));
+    } else {
+      const int32_t begin = __reduce_max_sync(kAllLanes, before ? segment_.key_begin : 0);
+      const bool is_found = before && segment_.key_begin == begin;
+      found = __ffs(static_cast<int>(__ballot_sync(kAllLanes, is_found))) - 1;
+    }
     KeyPlace place;
     place.key = key;
     place.begin = __shfl_sync(kAllLanes, segment_.key_begin, found);
@@ -70,7 +77,7 @@ class SequenceWalk {
     place.source = __shfl_sync(kAllLanes, segment_.source, found);
     place.left = place.begin + kv_rows - key;
     place.row = kv_begin + key - place.begin;
-    place.last = (rows >> found) == 1u;
+    place.last = __all_sync(kAllLanes, !used || segment_.key_begin <= place.begin) != 0;
     place.ends = kv_begin + kv_rows == params_.kv_rows[place.source];
     return place;
   }

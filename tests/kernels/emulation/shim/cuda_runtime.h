@@ -71,7 +71,13 @@ inline uint32_t __ballot_sync(uint32_t, bool predicate) {
   return result;
 }
 inline int __any_sync(uint32_t mask, bool predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(uint32_t mask, bool predicate) {
+  return __ballot_sync(mask, !predicate) == 0;
+}
 inline int __clz(int value) { return std::countl_zero(static_cast<uint32_t>(value)); }
+inline int __ffs(int value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(value)) + 1;
+}
 inline uint32_t __reduce_or_sync(uint32_t, uint32_t value) {
   uint32_t result = 0;
   for (const uint32_t x : segue::kernels::emulation::Machine::current().Exchange(4, value)) {
