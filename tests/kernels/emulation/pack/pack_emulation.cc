@@ -186,7 +186,7 @@ namespace segue::kernels {
 
 std::string NoGpuReason() { return ""; }
 
-GpuMemory::GpuMemory(int64_t bytes)
+GpuMemory::GpuMemory(int64_t bytes, Place)
     : data_(std::aligned_alloc(256, static_cast<size_t>((bytes + 256) / 256 * 256))),
       bytes_(bytes) {}
 GpuMemory::~GpuMemory() { std::free(data_); }
