@@ -117,7 +117,7 @@ void Batch::Poison(uint16_t q, uint16_t k, uint16_t v) {
   }
 }
 
-void Batch::Fill(Part part, const std::function<float(float, int32_t)>& value) {
+void Batch::Fill(Part part, const std::function<float(const Element&)>& value) {
   const int32_t begins[4] = {0, options_.q_heads, options_.q_heads + options_.kv_heads,
                              options_.q_heads + 2 * options_.kv_heads};
   for (Source& source : sources_) {
@@ -126,7 +126,7 @@ void Batch::Fill(Part part, const std::function<float(float, int32_t)>& value) {
       for (int32_t row = 0; row < source.rows; ++row) {
         uint16_t* elements = Row(source, row, h);
         for (int32_t d = 0; used[row] && d < kHeadDim; ++d) {
-          elements[d] = Bits(value(Value(elements[d]), d));
+          elements[d] = Bits(value({Value(elements[d]), row, d}));
         }
       }
     }

@@ -46,9 +46,14 @@ class Batch {
   // Overwrites the rows that belong to no sequence, and the outputs, by a pattern.
   void Poison(uint16_t pattern) { Poison(pattern, pattern, pattern); }
   void Poison(uint16_t q, uint16_t k, uint16_t v);
-  // Gives every element that belongs to a sequence another value: value(old, column).
+  // Gives every element that belongs to a sequence another value.
   enum class Part : uint8_t { kQ, kK, kV };
-  void Fill(Part part, const std::function<float(float, int32_t)>& value);
+  struct Element {
+    float value;
+    int32_t row;  // of the source
+    int32_t column;
+  };
+  void Fill(Part part, const std::function<float(const Element&)>& value);
   // Copies contents of sequence `from` of another batch to sequence `to`, of equal lengths.
   void CopySequence(const Batch& other, int32_t from, int32_t to);
   void Upload();
