@@ -37,6 +37,7 @@ __device__ __forceinline__ void StoreOutput(const TileWork& work, uint8_t* own_r
   uint8_t* rows = static_cast<uint8_t*>(work.output) + warp_row * work.row_stride;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    device::RandomDelay();
     // Rows of 128 bytes, their 16-byte pieces exchanged by the row's low bits: no bank conflicts
     // either way.
     __syncwarp();

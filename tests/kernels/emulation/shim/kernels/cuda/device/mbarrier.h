@@ -5,6 +5,7 @@
 
 namespace segue::kernels::device {
 
+inline void RandomDelay() {}  // the machine has its own
 inline void BarrierInit(uint64_t* barrier, uint32_t count) {
   emulation::Machine::current().InitBarrier(barrier, count);
 }
