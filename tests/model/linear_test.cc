@@ -1,8 +1,10 @@
 #include "model/layers/linear.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <string>
 
 #include "model/rank_group.h"
 #include "model/weights/tensor_file.h"
@@ -15,7 +17,8 @@ class LinearTest : public testing::Test {
   static constexpr int64_t kRows = 3, kIn = 6, kHidden = 8, kOut = 4;
 
   void SetUp() override {
-    directory_ = testing::TempDir() + "segue_linear_test";
+    // Of this process alone: the tests run side by side.
+    directory_ = testing::TempDir() + "segue_linear_test_" + std::to_string(getpid());
     std::filesystem::create_directories(directory_);
     Fill(up_weight_, kHidden * kIn, 1);
     Fill(up_bias_, kHidden, 2);
@@ -35,6 +38,8 @@ class LinearTest : public testing::Test {
     ASSERT_TRUE(table.ok()) << table.error().Message();
     table_ = std::make_unique<TensorTable>(std::move(*table));
   }
+
+  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   static void Fill(std::vector<float>& values, int64_t count, int salt) {
     for (int64_t i = 0; i < count; ++i) {
