@@ -248,22 +248,22 @@ class Consumer {
   }
 
   // Waits for the product of values and rescales what it was added to.
-  // Rows whose factor is 1 keep their bits either way, so the vote decides about time alone. Sums
-  // are never negative: naming them, and waiting in both branches, keeps ptxas from moving the wait
-  // above the exponentials and the sums below it, where nothing would hide them.
+  // The barrier passed long ago, before the product was issued, and its parity is the same whatever
+  // the sums are, which are never negative. But a wait is a branch, and one that reads the sums:
+  // without it ptxas moves the wait for the product above the exponentials, and the sums below it,
+  // where nothing would hide them. It is the same instruction for all warps of the warpgroup, as
+  // wgmma wants it; the vote, a warp's own, decides about multiplications alone, and rows whose
+  // factor is 1 keep their bits either way.
   __device__ __forceinline__ void EndValues(const device::SoftmaxStep& step,
                                             float (&output)[kOutputs]) const {
-    const bool moves = step.rescale[0] != 1.0f || step.rescale[1] != 1.0f;
     const bool negative = step.sum[0][0] < 0.0f || step.sum[0][1] < 0.0f || step.sum[1][0] < 0.0f ||
                           step.sum[1][1] < 0.0f;
-    if (__any_sync(0xffffffffu, moves || negative)) {
-      device::WgmmaWait<0>();
-      device::FenceRegisters(output);
+    device::BarrierWait(&shared_.v_full[v_.stage], v_.parity ^ (negative ? 1u : 0u));
+    device::WgmmaWait<0>();
+    device::FenceRegisters(output);
+    if (__any_sync(0xffffffffu, step.rescale[0] != 1.0f || step.rescale[1] != 1.0f)) {
 #pragma unroll
       for (int i = 0; i < kOutputs; ++i) output[i] *= step.rescale[i / 2 % 2];
-    } else {
-      device::WgmmaWait<0>();
-      device::FenceRegisters(output);
     }
   }
 

@@ -29,7 +29,7 @@ inline constexpr float kMaximumSlack = 8.0f;
 struct SoftmaxStep {
   float base[2];     // c m, or 0 while all scores are -inf
   float rescale[2];  // what earlier outputs of the row are multiplied by, exactly 1 where m stays
-  float sum[2][2];   // of this tile's weights, of even and odd columns
+  float sum[2][2];   // of weights so far, this tile's in even and odd columns apart
 };
 
 // Finds m, the row's maximum so far or up to kMaximumSlack below it. c = softmax scale x log2(e),
@@ -52,7 +52,8 @@ __device__ __forceinline__ void SoftmaxMaximum(const float (&scores)[kScores], f
     const float maximum = moves ? largest : before;
     step.base[r] = maximum == kNegativeInfinity ? 0.0f : maximum * c;
     step.rescale[r] = moves ? Exp2(fmaf(before, c, -step.base[r])) : 1.0f;
-    step.sum[r][0] = step.sum[r][1] = 0.0f;
+    step.sum[r][0] = state.sum[r] * step.rescale[r];
+    step.sum[r][1] = 0.0f;
     state.maximum[r] = maximum;
   }
 }
@@ -70,9 +71,7 @@ __device__ __forceinline__ void SoftmaxWeights(float (&scores)[kScores], float c
 
 __device__ __forceinline__ void SoftmaxFinish(const SoftmaxStep& step, SoftmaxState& state) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    state.sum[r] = fmaf(state.sum[r], step.rescale[r], step.sum[r][0] + step.sum[r][1]);
-  }
+  for (int r = 0; r < 2; ++r) state.sum[r] = step.sum[r][0] + step.sum[r][1];
 }
 
 // The scores as the A operand of the P V product: four registers for every 16 columns.
