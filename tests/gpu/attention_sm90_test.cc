@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -38,6 +39,23 @@ TEST_F(AttentionSm90Gpu, OneTile) { RunAndCheck({{{128, 176}}}, {}); }
 
 TEST_F(AttentionSm90Gpu, SegmentsInPlace) {
   RunAndCheck({{{14, 14}, {200, 210}}, {{64, 64}, {130, 353}}}, {});
+}
+
+// 1,000 sequences, each cut into segments of its own.
+TEST_F(AttentionSm90Gpu, RandomLayouts) {
+  const int32_t queries[] = {0, 0, 1, 3, 17, 64, 65};
+  const int32_t keys[] = {0, 1, 5, 8, 9, 40, 63, 64, 100, 177};
+  std::mt19937 random(23);
+  for (const bool causal : {false, true}) {
+    std::vector<SequenceLengths> sequences(500);
+    for (SequenceLengths& sequence : sequences) {
+      sequence.resize(1 + random() % 5);
+      for (SegmentLength& segment : sequence) {
+        segment = {queries[random() % std::size(queries)], keys[random() % std::size(keys)]};
+      }
+    }
+    RunAndCheck(sequences, {.q_heads = 1, .kv_heads = 1, .causal = causal});
+  }
 }
 
 TEST_F(AttentionSm90Gpu, LengthsAroundEveryTileEdge) {
