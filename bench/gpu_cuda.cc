@@ -17,7 +17,7 @@ Status Check(const char* call, cudaError_t status) {
                .operation = "measure on the GPU",
                .argument = call,
                .got = cudaGetErrorString(status),
-               .wanted = "success"};
+               .wanted = "a CUDA GPU, and a driver for CUDA 13"};
 }
 
 std::string Version(int version) {
