@@ -2,19 +2,14 @@
 
 #include <algorithm>
 
+#include "device/cuda_check.h"
 #include "device/upload_ring.h"
 
 namespace segue {
 namespace {
 
 Status Check(const char* call, cudaError_t status) {
-  if (status == cudaSuccess) return {};
-  return Error{.code = status == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory
-                                                           : ErrorCode::kUnsupported,
-               .operation = "upload to the GPU",
-               .argument = call,
-               .got = cudaGetErrorString(status),
-               .wanted = "a working CUDA device"};
+  return CheckCuda("upload to the GPU", call, status);
 }
 
 cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }

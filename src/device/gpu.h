@@ -17,6 +17,17 @@ struct GpuTraits {
 // device.
 Result<GpuTraits> CurrentGpuTraits();
 
+// Makes a device the calling thread's current one. Every thread that calls the GPU has its own, and
+// starts with device 0.
+Status SetCurrentDevice(int index);
+
+struct GpuMemoryInfo {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+};
+// Memory of the current device, other programs' use included.
+Result<GpuMemoryInfo> FreeAndTotal();
+
 // Enqueues zeros into device memory.
 Status SetToZero(void* memory, int64_t bytes, void* stream);
 
@@ -35,6 +46,14 @@ Status SetPiecesToZero(const DevicePieces& pieces, int64_t bytes, int64_t count,
 
 // Enqueues -infinity into float32 values.
 Status SetToMinusInfinity(float* values, int64_t count, void* stream);
+
+// Enqueues a copy from host to device memory. From page-locked memory (PinnedMemory) it runs beside
+// the host, which must leave the memory alone until the stream has passed the copy; from other
+// memory the call returns when the memory has been read. Only page-locked memory may be captured.
+Status Upload(void* to, const void* from, int64_t bytes, void* stream);
+
+// The same from device to host memory; where that is not page-locked, the call waits for the copy.
+Status Download(void* to, const void* from, int64_t bytes, void* stream);
 
 // Copies device memory to the host and waits for the stream.
 Status ReadBack(void* to, const void* from, int64_t bytes, void* stream);

@@ -1,6 +1,9 @@
 // Linked in place of the files that call CUDA where no CUDA toolkit was found.
+#include "device/cuda_memory.h"
 #include "device/device.h"
 #include "device/gpu.h"
+#include "device/gpu_graph.h"
+#include "device/gpu_stream.h"
 #include "device/upload_ring.h"
 
 namespace segue {
@@ -20,6 +23,10 @@ Result<std::vector<DeviceInfo>> CudaDevices() { return NoCuda("list CUDA devices
 
 Result<GpuTraits> CurrentGpuTraits() { return NoCuda("ask the GPU"); }
 
+Status SetCurrentDevice(int) { return NoCuda("choose a GPU"); }
+
+Result<GpuMemoryInfo> FreeAndTotal() { return NoCuda("ask the GPU for its memory"); }
+
 Status SetToZero(void*, int64_t, void*) { return NoCuda("set device memory to zero"); }
 
 Status CopyPieces(const DevicePieces&, const DevicePieces&, int64_t, int64_t, void*) {
@@ -32,9 +39,52 @@ Status SetPiecesToZero(const DevicePieces&, int64_t, int64_t, void*) {
 
 Status SetToMinusInfinity(float*, int64_t, void*) { return NoCuda("set device memory"); }
 
+Status Upload(void*, const void*, int64_t, void*) { return NoCuda("upload to the GPU"); }
+
+Status Download(void*, const void*, int64_t, void*) { return NoCuda("read device memory"); }
+
 Status ReadBack(void*, const void*, int64_t, void*) { return NoCuda("read device memory"); }
 
 Result<bool> IsCapturing(void*) { return NoCuda("ask a stream"); }
+
+void* CudaMemory::Allocate(int64_t) { return nullptr; }
+
+void CudaMemory::Free(void*) {}
+
+void* PinnedMemory::Allocate(int64_t) { return nullptr; }
+
+void PinnedMemory::Free(void*) {}
+
+// There is never one to destroy.
+void DestroyGpuStream(void*) {}
+
+void DestroyGpuEvent(void*) {}
+
+void DestroyGpuGraph(void*) {}
+
+Result<GpuEvent> GpuEvent::Create(Timing) { return NoCuda("make an event"); }
+
+Status GpuEvent::Record(void*) const { return NoCuda("record an event"); }
+
+Result<bool> GpuEvent::Query() const { return NoCuda("ask an event"); }
+
+Status GpuEvent::Synchronize() const { return NoCuda("wait for an event"); }
+
+Result<float> ElapsedMs(const GpuEvent&, const GpuEvent&) { return NoCuda("time events"); }
+
+Result<GpuStream> GpuStream::Create() { return NoCuda("make a stream"); }
+
+Status GpuStream::Synchronize() const { return NoCuda("wait for a stream"); }
+
+Status GpuStream::Wait(const GpuEvent&) const { return NoCuda("order streams"); }
+
+Result<GpuGraph> GpuGraph::Capture(const GpuStream&, const std::function<Status()>&, Mode) {
+  return NoCuda("capture a graph");
+}
+
+Status GpuGraph::Upload(const GpuStream&) const { return NoCuda("upload a graph"); }
+
+Status GpuGraph::Launch(const GpuStream&) const { return NoCuda("launch a graph"); }
 
 UploadRing::~UploadRing() {}  // nothing was ever acquired
 

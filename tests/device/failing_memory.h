@@ -1,0 +1,51 @@
+// Memory that runs out when a test says so.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "device/device.h"
+
+namespace segue {
+
+// Hands allocations on to another memory and refuses one of them. A test of a small run does it for
+// every k until nothing is refused any more, and sees each time that live() is zero in the end.
+// For one thread at a time.
+class FailingMemory : public DeviceMemory {
+ public:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  // Refuses the allocation with index `fail_at`, counted from 0, and with `for_good` all after it.
+  // Precondition: `memory` outlives this.
+  explicit FailingMemory(DeviceMemory& memory, int64_t fail_at = kNever, bool for_good = false)
+      : memory_(memory), fail_at_(fail_at), for_good_(for_good) {}
+
+  void* Allocate(int64_t bytes) override {
+    const int64_t index = asked_++;
+    if (index == fail_at_ || (for_good_ && index > fail_at_)) {
+      refused_ = true;
+      return nullptr;
+    }
+    void* pointer = memory_.Allocate(bytes);
+    if (pointer != nullptr) ++live_;
+    return pointer;
+  }
+  void Free(void* pointer) override {
+    if (pointer != nullptr) --live_;
+    memory_.Free(pointer);
+  }
+
+  int64_t asked() const { return asked_; }   // allocations so far, refused ones included
+  int64_t live() const { return live_; }     // of them not yet freed
+  bool refused() const { return refused_; }  // whether the failure has come
+
+ private:
+  DeviceMemory& memory_;
+  int64_t fail_at_;
+  bool for_good_;
+  int64_t asked_ = 0;
+  int64_t live_ = 0;
+  bool refused_ = false;
+};
+
+}  // namespace segue
