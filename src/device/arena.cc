@@ -54,8 +54,9 @@ void* Arena::TakeBytes(const char* name, int64_t bytes) {
   return counting() ? nullptr : base_ + begin;
 }
 
-MatrixView Arena::TakeMatrix(const char* name, int64_t rows, int64_t cols) {
-  return ContiguousMatrix(Take<float>(name, rows * cols), rows, cols);
+MatrixView Arena::TakeMatrix(const char* name, int64_t rows, int64_t cols, DType dtype) {
+  const int64_t bytes = rows * cols * static_cast<int64_t>(SizeOf(dtype));
+  return ContiguousMatrix(TakeBytes(name, bytes), dtype, rows, cols);
 }
 
 Status Arena::Check() const {

@@ -37,8 +37,8 @@ class Arena {
   T* Take(const char* name, int64_t count) {
     return static_cast<T*>(TakeBytes(name, count * static_cast<int64_t>(sizeof(T))));
   }
-  // A contiguous float32 [rows, cols] block.
-  MatrixView TakeMatrix(const char* name, int64_t rows, int64_t cols);
+  // A contiguous [rows, cols] block.
+  MatrixView TakeMatrix(const char* name, int64_t rows, int64_t cols, DType dtype = DType::kF32);
   void* TakeBytes(const char* name, int64_t bytes);
 
   // Error if a block did not fit: names the block, its bytes and the capacity.

@@ -17,7 +17,11 @@ MatrixView MatrixView::Cols(int64_t begin, int64_t count) const {
 }
 
 MatrixView ContiguousMatrix(float* data, int64_t rows, int64_t cols) {
-  return {.data = data, .dtype = DType::kF32, .rows = rows, .cols = cols, .stride = cols};
+  return ContiguousMatrix(data, DType::kF32, rows, cols);
+}
+
+MatrixView ContiguousMatrix(void* data, DType dtype, int64_t rows, int64_t cols) {
+  return {.data = data, .dtype = dtype, .rows = rows, .cols = cols, .stride = cols};
 }
 
 }  // namespace segue

@@ -34,7 +34,8 @@ struct WeightView {
   bool present() const { return data != nullptr; }
 };
 
-// A contiguous [rows, cols] view of float32 memory.
+// A contiguous [rows, cols] view of float32 memory, or of memory of another type.
 MatrixView ContiguousMatrix(float* data, int64_t rows, int64_t cols);
+MatrixView ContiguousMatrix(void* data, DType dtype, int64_t rows, int64_t cols);
 
 }  // namespace segue

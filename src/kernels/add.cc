@@ -14,15 +14,15 @@ constexpr Kernel<AddParams> kAddKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::add, AddParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, AddParams>,
      cpu::RowsAvx2<&cpu::RowCode::add, AddParams>},
-    {"ref", NeedsCpu<AddParams>, RefAdd},
+    {"ref", NeedsCpu<AddParams>, RefAdd, kReference},
 };
 
 }  // namespace
 
 Status Add(const AddParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "a", params.a, params.y.rows, params.y.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "b", params.b, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "a", params.a, params.y.rows, params.y.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "b", params.b, params.y.rows, params.y.cols, context));
   return Dispatch<AddParams>(kOp, kAddKernels, params, context);
 }
 

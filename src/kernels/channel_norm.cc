@@ -14,14 +14,14 @@ constexpr Kernel<ChannelNormParams> kChannelNormKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::channel_norm, ChannelNormParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, ChannelNormParams>,
      cpu::RowsAvx2<&cpu::RowCode::channel_norm, ChannelNormParams>},
-    {"ref", NeedsCpu<ChannelNormParams>, RefChannelNorm},
+    {"ref", NeedsCpu<ChannelNormParams>, RefChannelNorm, kReference},
 };
 
 }  // namespace
 
 Status ChannelNorm(const ChannelNormParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckWeight(kOp, "gamma", params.gamma, params.x.cols));
   return Dispatch<ChannelNormParams>(kOp, kChannelNormKernels, params, context);
 }

@@ -15,17 +15,19 @@ Error ArgumentError(const char* op, const char* argument, std::string got, std::
 }
 
 Status CheckMatrix(const char* op, const char* argument, const MatrixView& view, int64_t rows,
-                   int64_t cols) {
+                   int64_t cols, const Context& context) {
+  const DType wanted = context.activation_type();
   const bool reachable = view.data != nullptr || rows == 0 || cols == 0;
   if (view.rows == rows && view.cols == cols && rows >= 0 && cols >= 0 && reachable &&
-      view.dtype == DType::kF32 && (view.stride >= cols || rows <= 1)) {
+      view.dtype == wanted && (view.stride >= cols || rows <= 1)) {
     return {};
   }
-  return ArgumentError(op, argument,
-                       std::string(view.data == nullptr ? "null " : "") + DTypeName(view.dtype) +
-                           " [" + std::to_string(view.rows) + ", " + std::to_string(view.cols) +
-                           "] with rows " + std::to_string(view.stride) + " apart",
-                       "F32 [" + std::to_string(rows) + ", " + std::to_string(cols) + "]");
+  return ArgumentError(
+      op, argument,
+      std::string(view.data == nullptr ? "null " : "") + DTypeName(view.dtype) + " [" +
+          std::to_string(view.rows) + ", " + std::to_string(view.cols) + "] with rows " +
+          std::to_string(view.stride) + " apart",
+      DTypeName(wanted) + (" [" + std::to_string(rows) + ", " + std::to_string(cols) + "]"));
 }
 
 Status CheckWeight(const char* op, const char* argument, const WeightView& view, int64_t count) {
@@ -44,8 +46,9 @@ Status CheckPresent(const char* op, const char* argument, const void* pointer, i
 }
 
 Status CheckIndices(const char* op, const char* argument, const int32_t* index, int64_t count,
-                    int64_t limit) {
+                    int64_t limit, const Context& context) {
   SEGUE_RETURN_IF_ERROR(CheckPresent(op, argument, index, count));
+  if (context.stream.device() != DeviceKind::kCpu) return {};
   for (int64_t i = 0; i < count; ++i) {
     if (index[i] < 0 || index[i] >= limit) {
       return ArgumentError(op, argument,

@@ -27,9 +27,9 @@ Status CheckWeights(const Conv2dParams& params) {
   return CheckWeight(kOp, "bias", params.bias, params.y.cols);
 }
 
-Status CheckResidual(const Conv2dParams& params) {
+Status CheckResidual(const Conv2dParams& params, const Context& context) {
   if (params.residual.data == nullptr) return {};
-  return CheckMatrix(kOp, "residual", params.residual, params.y.rows, params.y.cols);
+  return CheckMatrix(kOp, "residual", params.residual, params.y.rows, params.y.cols, context);
 }
 
 template <CpuIsa kIsa>
@@ -41,18 +41,18 @@ const char* RejectsProduct(const Conv2dParams& params, const Context& context) {
 constexpr Kernel<Conv2dParams> kConv2dKernels[] = {
     {"avx512", RejectsProduct<CpuIsa::kAvx512>, cpu::Conv2dAvx512},
     {"avx2", RejectsProduct<CpuIsa::kAvx2>, cpu::Conv2dAvx2},
-    {"ref", NeedsCpu<Conv2dParams>, RefConv2d},
+    {"ref", NeedsCpu<Conv2dParams>, RefConv2d, kReference},
 };
 
 }  // namespace
 
 Status Conv2d(const Conv2dParams& params, const Context& context) {
   SEGUE_RETURN_IF_ERROR(
-      CheckMatrix(kOp, "x", params.x, params.height * params.width, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(
-      CheckMatrix(kOp, "y", params.y, params.x.rows * (params.upsample ? 4 : 1), params.y.cols));
+      CheckMatrix(kOp, "x", params.x, params.height * params.width, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows * (params.upsample ? 4 : 1),
+                                    params.y.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckWeights(params));
-  SEGUE_RETURN_IF_ERROR(CheckResidual(params));
+  SEGUE_RETURN_IF_ERROR(CheckResidual(params, context));
   return Dispatch<Conv2dParams>(kOp, kConv2dKernels, params, context);
 }
 

@@ -15,7 +15,7 @@ constexpr char kOp[] = "copy bytes";
 constexpr Kernel<CopyParams> kCopyKernels[] = {
     {"cuda", cuda::NeedsCuda<CopyParams>, cuda::CopyBytes},
     {"cpu", NeedsCpu<CopyParams>, cpu::CopyBytes},
-    {"ref", NeedsCpu<CopyParams>, RefCopyBytes},
+    {"ref", NeedsCpu<CopyParams>, RefCopyBytes, kReference},
 };
 
 }  // namespace

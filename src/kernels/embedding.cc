@@ -18,15 +18,16 @@ Status CheckTable(const EmbeddingParams& params) {
 }
 
 constexpr Kernel<EmbeddingParams> kEmbeddingKernels[] = {
-    {"ref", NeedsCpu<EmbeddingParams>, RefEmbedding},
+    {"ref", NeedsCpu<EmbeddingParams>, RefEmbedding, kReference},
 };
 
 }  // namespace
 
 Status Embedding(const EmbeddingParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckTable(params));
-  SEGUE_RETURN_IF_ERROR(CheckIndices(kOp, "ids", params.ids, params.y.rows, params.table.shape[0]));
+  SEGUE_RETURN_IF_ERROR(
+      CheckIndices(kOp, "ids", params.ids, params.y.rows, params.table.shape[0], context));
   return Dispatch<EmbeddingParams>(kOp, kEmbeddingKernels, params, context);
 }
 

@@ -9,14 +9,14 @@ namespace {
 constexpr char kOp[] = "euler_step";
 
 constexpr Kernel<EulerStepParams> kEulerStepKernels[] = {
-    {"ref", NeedsCpu<EulerStepParams>, RefEulerStep},
+    {"ref", NeedsCpu<EulerStepParams>, RefEulerStep, kReference},
 };
 
 }  // namespace
 
 Status EulerStep(const EulerStepParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "v", params.v, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "v", params.v, params.x.rows, params.x.cols, context));
   return Dispatch<EulerStepParams>(kOp, kEulerStepKernels, params, context);
 }
 

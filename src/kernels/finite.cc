@@ -22,13 +22,13 @@ Status RunAvx2(const FiniteParams& params, const Context&) {
 constexpr Kernel<FiniteParams> kFiniteKernels[] = {
     {"avx512", cpu::NeedsAvx512<FiniteParams>, RunAvx512},
     {"avx2", cpu::NeedsAvx2<FiniteParams>, RunAvx2},
-    {"ref", NeedsCpu<FiniteParams>, RefFinite},
+    {"ref", NeedsCpu<FiniteParams>, RefFinite, kReference},
 };
 
 }  // namespace
 
 Status Finite(const FiniteParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckPresent(kOp, "all_finite", params.all_finite, 1));
   return Dispatch<FiniteParams>(kOp, kFiniteKernels, params, context);
 }

@@ -14,15 +14,15 @@ constexpr Kernel<GateResidualParams> kGateResidualKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::gate_residual, GateResidualParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, GateResidualParams>,
      cpu::RowsAvx2<&cpu::RowCode::gate_residual, GateResidualParams>},
-    {"ref", NeedsCpu<GateResidualParams>, RefGateResidual},
+    {"ref", NeedsCpu<GateResidualParams>, RefGateResidual, kReference},
 };
 
 }  // namespace
 
 Status GateResidual(const GateResidualParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "h", params.h, params.h.rows, params.h.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.h.rows, params.h.cols));
-  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "gate", params.gate, params.h));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "h", params.h, params.h.rows, params.h.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.h.rows, params.h.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "gate", params.gate, params.h, context));
   return Dispatch<GateResidualParams>(kOp, kGateResidualKernels, params, context);
 }
 

@@ -9,16 +9,17 @@ namespace {
 constexpr char kOp[] = "guidance";
 
 constexpr Kernel<GuidanceParams> kGuidanceKernels[] = {
-    {"ref", NeedsCpu<GuidanceParams>, RefGuidance},
+    {"ref", NeedsCpu<GuidanceParams>, RefGuidance, kReference},
 };
 
 }  // namespace
 
 Status Guidance(const GuidanceParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "cond", params.cond, params.y.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols, context));
   SEGUE_RETURN_IF_ERROR(
-      CheckMatrix(kOp, "negative", params.negative, params.y.rows, params.y.cols));
+      CheckMatrix(kOp, "cond", params.cond, params.y.rows, params.y.cols, context));
+  SEGUE_RETURN_IF_ERROR(
+      CheckMatrix(kOp, "negative", params.negative, params.y.rows, params.y.cols, context));
   return Dispatch<GuidanceParams>(kOp, kGuidanceKernels, params, context);
 }
 

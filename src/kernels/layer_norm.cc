@@ -9,10 +9,10 @@ namespace {
 
 constexpr char kOp[] = "layer_norm";
 
-Status CheckModulation(const LayerNormParams& params) {
+Status CheckModulation(const LayerNormParams& params, const Context& context) {
   if (!params.scale.present() && !params.shift.present()) return {};
-  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "scale", params.scale, params.x));
-  return CheckRowTable(kOp, "shift", params.shift, params.x);
+  SEGUE_RETURN_IF_ERROR(CheckRowTable(kOp, "scale", params.scale, params.x, context));
+  return CheckRowTable(kOp, "shift", params.shift, params.x, context);
 }
 
 constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
@@ -20,15 +20,15 @@ constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::layer_norm, LayerNormParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, LayerNormParams>,
      cpu::RowsAvx2<&cpu::RowCode::layer_norm, LayerNormParams>},
-    {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm},
+    {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm, kReference},
 };
 
 }  // namespace
 
 Status LayerNorm(const LayerNormParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckModulation(params));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckModulation(params, context));
   return Dispatch<LayerNormParams>(kOp, kLayerNormKernels, params, context);
 }
 

@@ -24,14 +24,14 @@ Status CheckWeights(const LinearParams& params) {
 constexpr Kernel<LinearParams> kLinearKernels[] = {
     {"avx512", cpu::NeedsAvx512<LinearParams>, cpu::LinearAvx512},
     {"avx2", cpu::NeedsAvx2<LinearParams>, cpu::LinearAvx2},
-    {"ref", NeedsCpu<LinearParams>, RefLinear},
+    {"ref", NeedsCpu<LinearParams>, RefLinear, kReference},
 };
 
 }  // namespace
 
 Status Linear(const LinearParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.y.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.y.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckWeights(params));
   return Dispatch<LinearParams>(kOp, kLinearKernels, params, context);
 }

@@ -20,13 +20,13 @@ constexpr int64_t kMaxRowElements = int64_t{1} << 20;
 constexpr Kernel<PackParams> kPackKernels[] = {
     {"cuda", cuda::NeedsCuda<PackParams>, cuda::PackRows},
     {"cpu", NeedsCpu<PackParams>, cpu::PackRows},
-    {"ref", NeedsCpu<PackParams>, RefPackRows},
+    {"ref", NeedsCpu<PackParams>, RefPackRows, kReference},
 };
 
 constexpr Kernel<PackParams> kScatterKernels[] = {
     {"cuda", cuda::NeedsCuda<PackParams>, cuda::ScatterRows},
     {"cpu", NeedsCpu<PackParams>, cpu::ScatterRows},
-    {"ref", NeedsCpu<PackParams>, RefScatterRows},
+    {"ref", NeedsCpu<PackParams>, RefScatterRows, kReference},
 };
 
 bool IsMultiple(const void* pointer, size_t bytes) {

@@ -17,7 +17,7 @@ constexpr int64_t kMaxRows = int64_t{1} << 30;
 
 constexpr Kernel<PackIndexParams> kPackIndexKernels[] = {
     {"cuda", cuda::NeedsCuda<PackIndexParams>, cuda::PackIndex},
-    {"ref", NeedsCpu<PackIndexParams>, RefPackIndex},
+    {"ref", NeedsCpu<PackIndexParams>, RefPackIndex, kReference},
 };
 
 bool IsInteger(DType type) { return type == DType::kI32 || type == DType::kI64; }

@@ -9,13 +9,13 @@ namespace {
 constexpr char kOp[] = "pixels";
 
 constexpr Kernel<PixelsParams> kPixelsKernels[] = {
-    {"ref", NeedsCpu<PixelsParams>, RefPixels},
+    {"ref", NeedsCpu<PixelsParams>, RefPixels, kReference},
 };
 
 }  // namespace
 
 Status Pixels(const PixelsParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckPresent(kOp, "pixels", params.pixels, params.x.rows * params.x.cols));
   return Dispatch<PixelsParams>(kOp, kPixelsKernels, params, context);
 }

@@ -20,6 +20,8 @@
 #include "kernels/pixels.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/row_index.h"
+#include "kernels/sampler_step.h"
 #include "kernels/timestep_embedding.h"
 
 namespace segue::kernels {
@@ -43,6 +45,8 @@ Status RefPixels(const PixelsParams& params, const Context& context);
 Status RefQkNormRope(const QkNormRopeParams& params, const Context& context);
 Status RefRmsNorm(const RmsNormParams& params, const Context& context);
 Status RefRopeHalf(const RopeHalfParams& params, const Context& context);
+Status RefRowIndex(const RowIndexParams& params, const Context& context);
+Status RefSamplerStep(const SamplerStepParams& params, const Context& context);
 Status RefScatterRows(const PackParams& params, const Context& context);
 Status RefSiluMul(const SiluMulParams& params, const Context& context);
 Status RefTimestepEmbedding(const TimestepEmbeddingParams& params, const Context& context);

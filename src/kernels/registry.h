@@ -1,8 +1,8 @@
 // How an operation finds its implementation.
 //
 // Every operation has an ordered list of implementations, the fastest first and the plain
-// reference last. Capability lives in the implementation (`rejects`), choice in the list, and a
-// KernelLog says which one ran and why those before it did not.
+// references (one a device) last. Capability lives in the implementation (`rejects`), choice in the
+// list, and a KernelLog says which one ran and why those before it did not.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/span.h"
 #include "device/stream.h"
 #include "kernels/cpu_isa.h"
@@ -57,13 +58,26 @@ class KernelLog {
   std::vector<Record> records_;
 };
 
-// What an operation needs besides its Params.
+class ConvolutionLibrary;
+class ProductLibrary;
+
+// What an operation needs besides its Params. Params point into memory of the stream's device.
 struct Context {
   Stream stream;
   KernelLog* log = nullptr;             // may be null: nothing is recorded
   bool reference_only = false;          // run the plain references, to judge the fast ones
   CpuIsa widest_isa = CpuIsa::kAvx512;  // use no wider one, to judge the narrower ones
+  // On a GPU, products and convolutions run in these; null: none, which their implementations say.
+  ProductLibrary* products = nullptr;
+  ConvolutionLibrary* convolutions = nullptr;
+
+  // Of matrices: float32 on the CPU, bfloat16 on a GPU, where every result is rounded to it.
+  DType activation_type() const {
+    return stream.device() == DeviceKind::kCpu ? DType::kF32 : DType::kBF16;
+  }
 };
+
+inline constexpr bool kReference = true;
 
 template <typename Params>
 struct Kernel {
@@ -71,6 +85,7 @@ struct Kernel {
   // Null when it can run these parameters here; otherwise the reason it cannot.
   const char* (*rejects)(const Params&, const Context&);
   Status (*run)(const Params&, const Context&);
+  bool reference = false;
 };
 
 // The longest list of implementations that an operation may have.
@@ -79,14 +94,14 @@ inline constexpr size_t kMaxKernels = 8;
 // The error when no implementation of `op` accepts its parameters; lists every reason.
 Error NoKernelError(const char* op, Span<const KernelLog::Reason> reasons);
 
-// Runs the first kernel of the list that accepts the parameters. The last entry is the reference.
+// Runs the first kernel of the list that accepts the parameters.
 template <typename Params>
 Status Dispatch(const char* op, Span<const Kernel<Params>> list, const Params& params,
                 const Context& context) {
   std::array<KernelLog::Reason, kMaxKernels> reasons;
   for (size_t i = 0; i < list.size(); ++i) {
     const Kernel<Params>& kernel = list[i];
-    const char* reason = context.reference_only && i + 1 < list.size()
+    const char* reason = context.reference_only && !kernel.reference
                              ? "only references were asked for"
                              : kernel.rejects(params, context);
     if (reason == nullptr) {

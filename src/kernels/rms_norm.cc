@@ -14,14 +14,14 @@ constexpr Kernel<RmsNormParams> kRmsNormKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::rms_norm, RmsNormParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RmsNormParams>,
      cpu::RowsAvx2<&cpu::RowCode::rms_norm, RmsNormParams>},
-    {"ref", NeedsCpu<RmsNormParams>, RefRmsNorm},
+    {"ref", NeedsCpu<RmsNormParams>, RefRmsNorm, kReference},
 };
 
 }  // namespace
 
 Status RmsNorm(const RmsNormParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols));
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "x", params.x, params.x.rows, params.x.cols, context));
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.x.rows, params.x.cols, context));
   SEGUE_RETURN_IF_ERROR(CheckWeight(kOp, "weight", params.weight, params.x.cols));
   return Dispatch<RmsNormParams>(kOp, kRmsNormKernels, params, context);
 }

@@ -10,21 +10,21 @@ namespace {
 constexpr char kQkNormRopeOp[] = "qk_norm_rope";
 constexpr char kRopeHalfOp[] = "rope_half";
 
-Status CheckHeads(const char* op, const MatrixView& x, int32_t head_dim) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(op, "x", x, x.rows, x.cols));
+Status CheckHeads(const char* op, const MatrixView& x, int32_t head_dim, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckMatrix(op, "x", x, x.rows, x.cols, context));
   if (head_dim > 0 && head_dim % 2 == 0 && x.cols % head_dim == 0) return {};
   return ArgumentError(op, "head_dim", std::to_string(head_dim),
                        "an even divisor of " + std::to_string(x.cols));
 }
 
-Status CheckRope(const char* op, const RopeTable& rope, int64_t rows) {
+Status CheckRope(const char* op, const RopeTable& rope, int64_t rows, const Context& context) {
   const int64_t reach = rope.index == nullptr ? rows : 0;
   if (rope.cos == nullptr || rope.sin == nullptr || rope.positions < reach) {
     return ArgumentError(op, "rope", std::to_string(rope.positions) + " positions",
                          "cosines and sines of at least " + std::to_string(reach));
   }
   if (rope.index == nullptr) return {};
-  return CheckIndices(op, "rope index", rope.index, rows, rope.positions);
+  return CheckIndices(op, "rope index", rope.index, rows, rope.positions, context);
 }
 
 constexpr Kernel<QkNormRopeParams> kQkNormRopeKernels[] = {
@@ -32,7 +32,7 @@ constexpr Kernel<QkNormRopeParams> kQkNormRopeKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::qk_norm_rope, QkNormRopeParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, QkNormRopeParams>,
      cpu::RowsAvx2<&cpu::RowCode::qk_norm_rope, QkNormRopeParams>},
-    {"ref", NeedsCpu<QkNormRopeParams>, RefQkNormRope},
+    {"ref", NeedsCpu<QkNormRopeParams>, RefQkNormRope, kReference},
 };
 
 constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
@@ -40,25 +40,25 @@ constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::rope_half, RopeHalfParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RopeHalfParams>,
      cpu::RowsAvx2<&cpu::RowCode::rope_half, RopeHalfParams>},
-    {"ref", NeedsCpu<RopeHalfParams>, RefRopeHalf},
+    {"ref", NeedsCpu<RopeHalfParams>, RefRopeHalf, kReference},
 };
 
 }  // namespace
 
 Status QkNormRope(const QkNormRopeParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckHeads(kQkNormRopeOp, params.x, params.head_dim));
+  SEGUE_RETURN_IF_ERROR(CheckHeads(kQkNormRopeOp, params.x, params.head_dim, context));
   if (params.weight.present()) {
     SEGUE_RETURN_IF_ERROR(CheckWeight(kQkNormRopeOp, "weight", params.weight, params.head_dim));
   }
   if (params.rope.present()) {
-    SEGUE_RETURN_IF_ERROR(CheckRope(kQkNormRopeOp, params.rope, params.x.rows));
+    SEGUE_RETURN_IF_ERROR(CheckRope(kQkNormRopeOp, params.rope, params.x.rows, context));
   }
   return Dispatch<QkNormRopeParams>(kQkNormRopeOp, kQkNormRopeKernels, params, context);
 }
 
 Status RopeHalf(const RopeHalfParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckHeads(kRopeHalfOp, params.x, params.head_dim));
-  SEGUE_RETURN_IF_ERROR(CheckRope(kRopeHalfOp, params.rope, params.x.rows));
+  SEGUE_RETURN_IF_ERROR(CheckHeads(kRopeHalfOp, params.x, params.head_dim, context));
+  SEGUE_RETURN_IF_ERROR(CheckRope(kRopeHalfOp, params.rope, params.x.rows, context));
   return Dispatch<RopeHalfParams>(kRopeHalfOp, kRopeHalfKernels, params, context);
 }
 

@@ -5,7 +5,7 @@
 namespace segue::kernels {
 
 Status CheckRowTable(const char* op, const char* argument, const RowTable& table,
-                     const MatrixView& rows) {
+                     const MatrixView& rows, const Context& context) {
   if (table.data == nullptr || table.rows < 1 || (table.rows > 1 && table.stride < rows.cols)) {
     return ArgumentError(op, argument,
                          std::string(table.data == nullptr ? "nothing, " : "") +
@@ -14,7 +14,7 @@ Status CheckRowTable(const char* op, const char* argument, const RowTable& table
                          "rows of " + std::to_string(rows.cols));
   }
   if (table.index == nullptr) return {};
-  return CheckIndices(op, argument, table.index, rows.rows, table.rows);
+  return CheckIndices(op, argument, table.index, rows.rows, table.rows, context);
 }
 
 }  // namespace segue::kernels

@@ -9,13 +9,14 @@ namespace {
 constexpr char kOp[] = "timestep_embedding";
 
 constexpr Kernel<TimestepEmbeddingParams> kTimestepEmbeddingKernels[] = {
-    {"ref", NeedsCpu<TimestepEmbeddingParams>, RefTimestepEmbedding},
+    {"ref", NeedsCpu<TimestepEmbeddingParams>, RefTimestepEmbedding, kReference},
 };
 
 }  // namespace
 
 Status TimestepEmbedding(const TimestepEmbeddingParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols / 2 * 2));
+  SEGUE_RETURN_IF_ERROR(
+      CheckMatrix(kOp, "y", params.y, params.y.rows, params.y.cols / 2 * 2, context));
   SEGUE_RETURN_IF_ERROR(CheckPresent(kOp, "timesteps", params.timesteps, params.y.rows));
   return Dispatch<TimestepEmbeddingParams>(kOp, kTimestepEmbeddingKernels, params, context);
 }

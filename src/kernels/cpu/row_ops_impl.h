@@ -48,7 +48,7 @@ struct RowOps {
   static void GateResidual(const GateResidualParams& params, RowRange rows, float*) {
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const float* y = params.y.template Row<float>(row);
-      const float* gate = params.gate.data + TableRow(params.gate, row);
+      const float* gate = TableRow(params.gate, row);
       float* h = params.h.template Row<float>(row);
       ForColumns<Isa>(params.h.cols, [&](auto at, int64_t i) {
         const V gated = Round<Isa>(at.Load(gate + i) * at.Load(y + i), params.rounding);
@@ -75,8 +75,8 @@ struct RowOps {
         });
         continue;
       }
-      const float* scale = params.scale.data + TableRow(params.scale, row);
-      const float* shift = params.shift.data + TableRow(params.shift, row);
+      const float* scale = TableRow(params.scale, row);
+      const float* shift = TableRow(params.shift, row);
       ForColumns<Isa>(cols, [&](auto at, int64_t i) {
         const V normal = Round<Isa>(at.Load(y + i) * inverse, rounding);
         const V factor = Round<Isa>(Isa::Set(1.0f) + at.Load(scale + i), rounding);
@@ -188,8 +188,10 @@ struct RowOps {
   }
 
   static float InverseRoot(float value) { return 1.0f / __builtin_sqrtf(value); }
-  static int64_t TableRow(const RowTable& table, int64_t row) {
-    return table.index == nullptr ? 0 : table.index[row] * table.stride;
+  // RowTable's own function is not called here: the linker may keep this file's copy of it.
+  static const float* TableRow(const RowTable& table, int64_t row) {
+    return static_cast<const float*>(table.data) +
+           (table.index == nullptr ? 0 : table.index[row] * table.stride);
   }
   static int64_t AngleRow(const RopeTable& table, int64_t row) {
     return table.index == nullptr ? row : table.index[row];
