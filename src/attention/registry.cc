@@ -30,7 +30,7 @@ constexpr kernels::Kernel<Params> kBackends[] = {
      [](const Params& params, const kernels::Context& context) {
        return Admits(params, "ref") ? RejectsRef(params, context) : kNotAdmitted;
      },
-     RunRef},
+     RunRef, kernels::kReference},
 };
 
 Status CheckSegments(const Params& params) {
