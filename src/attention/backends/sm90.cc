@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/backends/plan_backend.h"
@@ -92,21 +93,22 @@ std::string RejectsSm90(const PlanSettings& settings) {
 // What the copy engine and 16-byte stores need of a tensor, by name.
 Status CheckAlignment(const char* name, size_t set, const RowsView& view, int32_t rows) {
   if (rows == 0) return {};
-  const std::string where = "sm90, tensor set " + std::to_string(set) + ", " + name;
+  // Built for errors alone: this runs once a tensor and layer.
+  const auto invalid = [&](std::string got, const char* wanted) {
+    return Invalid("run attention", "sm90, tensor set " + std::to_string(set) + ", " + name,
+                   std::move(got), wanted);
+  };
   constexpr char kWanted[] = "a multiple of 16 bytes, at least 256";
   const auto address = reinterpret_cast<uintptr_t>(view.data);
   if (address % 16 != 0) {
-    return Invalid("run attention", where,
-                   "a pointer " + std::to_string(address % 16) + " bytes past 16",
+    return invalid("a pointer " + std::to_string(address % 16) + " bytes past 16",
                    "a multiple of 16 bytes");
   }
   if (rows > 1 && (view.row_stride % 8 != 0 || view.row_stride < 128)) {
-    return Invalid("run attention", where,
-                   "rows " + std::to_string(view.row_stride * 2) + " bytes apart", kWanted);
+    return invalid("rows " + std::to_string(view.row_stride * 2) + " bytes apart", kWanted);
   }
   if (view.head_stride % 8 != 0 || view.head_stride < 128) {
-    return Invalid("run attention", where,
-                   "heads " + std::to_string(view.head_stride * 2) + " bytes apart", kWanted);
+    return invalid("heads " + std::to_string(view.head_stride * 2) + " bytes apart", kWanted);
   }
   return {};
 }

@@ -7,24 +7,39 @@
 
 namespace segue::kernels::sm90 {
 
+// Lets the kernel have its shared memory on the current device. A device forgets with its context
+// (cudaDeviceReset), so what was `allowed` is a reason to try and no promise.
 template <class C>
-cudaError_t Launch(const KernelParams& params, int32_t ctas, cudaStream_t stream) {
+cudaError_t AllowSharedMemory(std::atomic<uint64_t>& allowed, uint64_t bit) {
   constexpr int kBytes = sizeof(SharedMemory<C>);
   static_assert(kBytes <= 227 * 1024, "more shared memory than a CTA can have");
-  // Once for every device: a bit each, and again where there are more than bits.
-  static std::atomic<uint64_t> prepared{0};
+  const cudaError_t status =
+      cudaFuncSetAttribute(AttentionKernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  if (status == cudaSuccess) allowed.fetch_or(bit, std::memory_order_relaxed);
+  return status;
+}
+
+template <class C>
+cudaError_t Launch(const KernelParams& params, int32_t ctas, cudaStream_t stream) {
+  // Once for every device: a bit each, and every time where there are more than bits.
+  static std::atomic<uint64_t> allowed{0};
   int device = 0;
   cudaError_t status = cudaGetDevice(&device);
   if (status != cudaSuccess) return status;
   const uint64_t bit = device < 64 ? uint64_t{1} << device : 0;
-  if ((prepared.load(std::memory_order_relaxed) & bit) == 0) {
-    status = cudaFuncSetAttribute(AttentionKernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  kBytes);
-    if (status != cudaSuccess) return status;
-    prepared.fetch_or(bit, std::memory_order_relaxed);
+  // By address: the triple chevrons would copy the parameters, 8 KiB, once more.
+  void* arguments[] = {const_cast<KernelParams*>(&params)};
+  const auto launch = [&] {
+    return cudaLaunchKernel(AttentionKernel<C>, dim3(static_cast<uint32_t>(ctas)),
+                            dim3(C::kThreads), arguments, sizeof(SharedMemory<C>), stream);
+  };
+  if ((allowed.load(std::memory_order_relaxed) & bit) != 0) {
+    status = launch();
+    if (status != cudaErrorInvalidValue) return status;
+    cudaGetLastError();
   }
-  AttentionKernel<C><<<ctas, C::kThreads, kBytes, stream>>>(params);
-  return cudaGetLastError();
+  status = AllowSharedMemory<C>(allowed, bit);
+  return status == cudaSuccess ? launch() : status;
 }
 
 extern template cudaError_t Launch<Config<device::BFloat16, false>>(const KernelParams&, int32_t,
