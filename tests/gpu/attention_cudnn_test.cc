@@ -6,13 +6,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/dtype.h"
-#include "gpu/attention_batch.h"
+#include "gpu/attention_case.h"
+#include "gpu/gpu_memory.h"
 #include "kernels/attention_cudnn.h"
 #include "segue/attention_plan.h"
 
@@ -23,17 +25,20 @@ using kernels::GpuMemory;
 using Rows = std::vector<SegmentRows>;
 
 constexpr uint16_t kCanary = 0x7fc1;  // a NaN in both types
+constexpr int32_t kRows[] = {70, 333, 40};
 constexpr int32_t kSegments = 3;
 
 std::string MessageOf(const Status& status) { return status.ok() ? "" : status.error().Message(); }
 
-// Three tensor sets, slices of a fused tensor each, on the host and on the GPU.
+// Tensor sets of so many rows each, slices of a fused tensor each, on the host and on the GPU.
 class Rig {
  public:
-  Rig(const Options& options, int64_t offset, uint32_t seed) : options_(options), offset_(offset) {
+  Rig(const Options& options, int64_t offset, uint32_t seed,
+      std::vector<int32_t> row_counts = {std::begin(kRows), std::end(kRows)})
+      : options_(options), offset_(offset), rows_(std::move(row_counts)) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-    for (const int32_t rows : kRows) {
+    for (const int32_t rows : rows_) {
       std::vector<uint16_t> fused(rows * Stride() + offset);
       for (uint16_t& value : fused) {
         const float x = uniform(random);
@@ -52,8 +57,8 @@ class Rig {
     settings.options = options_;
     settings.place = place;
     settings.max_sequences = 8;
-    settings.max_segments = kSegments;
-    for (const int32_t rows : kRows) settings.tensors.push_back({rows, rows});
+    settings.max_segments = static_cast<int32_t>(rows_.size());
+    for (const int32_t rows : rows_) settings.tensors.push_back({rows, rows});
     settings.wants_lse = true;
     settings.backend = place == Place::kCuda ? "cudnn" : "ref";
     return settings;
@@ -72,8 +77,8 @@ class Rig {
                       .k = {fused + options_.q_heads * dim, Stride()},
                       .v = {fused + (options_.q_heads + options_.kv_heads) * dim, Stride()},
                       .o = {out + offset_, OutStride()},
-                      .q_rows = kRows[i],
-                      .kv_rows = kRows[i]});
+                      .q_rows = rows_[i],
+                      .kv_rows = rows_[i]});
     }
     return sets;
   }
@@ -114,8 +119,7 @@ class Rig {
     return "";
   }
 
-  static constexpr int32_t kRows[3] = {70, 333, 40};
-  int64_t lse_stride() const { return 70 + 333 + 40; }
+  int64_t lse_stride() const { return std::accumulate(rows_.begin(), rows_.end(), int64_t{0}); }
   int64_t Stride() const {
     return int64_t{options_.q_heads + 2 * options_.kv_heads} * options_.head_dim;
   }
@@ -128,6 +132,7 @@ class Rig {
 
   Options options_;
   int64_t offset_;  // elements before the tensors: 4 makes every pointer 8 bytes past 16
+  std::vector<int32_t> rows_;
   std::vector<std::vector<uint16_t>> fused_, out_;
   std::vector<std::unique_ptr<GpuMemory>> device_fused_, device_out_;
 };
@@ -157,6 +162,9 @@ class AttentionCudnnGpu : public testing::Test {
   // Runs both and compares outputs and log-sum-exp.
   void RunAndCompare(const Options& options, const Rows& rows, int64_t offset = 0) {
     Rig rig(options, offset, 3);
+    RunAndCompare(options, rows, rig);
+  }
+  void RunAndCompare(const Options& options, const Rows& rows, Rig& rig) {
     rig.Clear();
     Result<Plan> reference = Plan::Create(rig.Settings(Place::kCpu));
     ASSERT_TRUE(reference.ok()) << reference.error().Message();
@@ -177,6 +185,7 @@ class AttentionCudnnGpu : public testing::Test {
     ASSERT_EQ(MessageOf(plan->Run(rig.Sets(Place::kCuda), static_cast<float*>(lse.data()),
                                   rig.lse_stride(), workspace.data(), stream_)),
               "");
+    kernels::WaitOrEnd(stream_);
     ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     EXPECT_EQ(rig.Compare(), "");
     lse.Read(got.data());
@@ -185,6 +194,19 @@ class AttentionCudnnGpu : public testing::Test {
       ADD_FAILURE() << "lse " << i << ": got " << got[i] << ", wanted " << want[i];
       break;
     }
+  }
+
+  // Sequences of one segment in one tensor, from the bounds of queries and of keys.
+  void RunBounds(const Options& options, const std::vector<int32_t>& q,
+                 const std::vector<int32_t>& kv) {
+    Rows rows;
+    for (size_t i = 1; i < q.size(); ++i) {
+      rows.push_back({0, q[i - 1], q[i] - q[i - 1], kv[i - 1], kv[i] - kv[i - 1]});
+    }
+    SCOPED_TRACE("head_dim " + std::to_string(options.head_dim) + ", " + std::to_string(q.back()) +
+                 " queries");
+    Rig rig(options, 0, 11, {std::max(q.back(), kv.back()) + 1});  // the last is nobody's
+    RunAndCompare(options, rows, rig);
   }
 
   // One segment; several in three tensors; no keys; no queries; more queries than keys.
@@ -272,6 +294,38 @@ TEST_F(AttentionCudnnGpu, ASequencesBytesDoNotDependOnItsCompany) {
   const int64_t begin = 3 * rig.OutStride();
   const int64_t end = 133 * rig.OutStride();
   EXPECT_TRUE(std::equal(first.begin() + begin, first.begin() + end, among.begin() + begin));
+}
+
+// B018: sequences without queries among sequences of one, grouped heads.
+TEST_F(AttentionCudnnGpu, NoQueriesWithGroupedHeads) {
+  Options options = OptionsOf(64, true, ElementType::kBFloat16);
+  options.q_heads = 9;
+  options.kv_heads = 3;
+  RunBounds(options, {0, 1, 1, 2}, {0, 3, 3, 8});
+  options = OptionsOf(120, true, ElementType::kBFloat16);
+  options.q_heads = 21;
+  options.kv_heads = 7;
+  RunBounds(options, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 1});
+}
+
+// B019: empty sequences among long ones, then with queries and keys exchanged: queries without
+// keys.
+TEST_F(AttentionCudnnGpu, NoQueriesOrNoKeysAmongLongSequences) {
+  const std::vector<int32_t> q = {0, 0, 1208, 2048, 2048};
+  const std::vector<int32_t> kv = {0, 2538, 4280, 5120, 8192};
+  for (const int32_t head_dim : {64, 96, 256}) {
+    Options options = OptionsOf(head_dim, false, ElementType::kBFloat16);
+    options.kv_heads = 1;
+    RunBounds(options, q, kv);
+    RunBounds(options, kv, q);
+  }
+}
+
+// B020: nothing at all, keys alone, a long one.
+TEST_F(AttentionCudnnGpu, UnbalancedLengths) {
+  for (const int32_t head_dim : {64, 96, 256}) {
+    RunBounds(OptionsOf(head_dim, false, ElementType::kBFloat16), {0, 0, 0, 1023}, {0, 0, 1, 2046});
+  }
 }
 
 }  // namespace
