@@ -26,7 +26,7 @@ int64_t DenoiseBytes(const ModelConfig& config, int ranks, int64_t image_rows, i
                      int64_t timesteps) {
   Arena arena;
   arena.TakeMatrix("velocity", image_rows, config.dit.in_channels);
-  DitWorkspace::LayOut(arena, config.dit, ranks, image_rows, text_rows, timesteps);
+  DitHostWorkspace::LayOut(arena, config.dit, ranks, image_rows, text_rows, timesteps);
   return arena.peak_bytes();
 }
 

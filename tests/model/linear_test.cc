@@ -90,6 +90,50 @@ class LinearTest : public testing::Test {
   std::unique_ptr<TensorTable> table_;
 };
 
+// The same weights under two names, and under one.
+TEST_F(LinearTest, AGroupReadsMergedAndSeparateLayers) {
+  const int64_t half = kHidden / 2;
+  const auto part = [](std::vector<float>& values, int64_t begin, const Shape& shape) {
+    return WeightView{.data = values.data() + begin, .dtype = DType::kF32, .shape = shape};
+  };
+  const std::string separate = directory_ + "/separate";
+  std::filesystem::create_directories(separate);
+  ASSERT_TRUE(WriteTensorFile(separate + "/model.safetensors",
+                              {{"a.weight", part(up_weight_, 0, {half, kIn})},
+                               {"a.bias", part(up_bias_, 0, {half})},
+                               {"b.weight", part(up_weight_, half * kIn, {half, kIn})},
+                               {"b.bias", part(up_bias_, half, {half})}})
+                  .ok());
+  const auto outputs = [&](const TensorTable& table, const comm::Communicator& rank,
+                           int64_t first) {
+    WeightReader reader(table);
+    const ColumnParallelGroup group(
+        reader,
+        {.names = {"a", "b"}, .merged_name = "up", .in_features = kIn, .out_features = half}, rank);
+    EXPECT_EQ(reader.Finish().ok(), true);
+    ThreadPool pool(1);
+    const int64_t cols = (2 - first) * group.local_out_features();
+    std::vector<float> y(static_cast<size_t>(kRows * cols));
+    EXPECT_TRUE(group
+                    .Forward(ContiguousMatrix(x_.data(), kRows, kIn),
+                             ContiguousMatrix(y.data(), kRows, cols), first,
+                             {.kernels = {.stream = Stream::Cpu(pool)}, .communicator = &rank})
+                    .ok());
+    return y;
+  };
+  auto table = TensorTable::Open(separate, "model", "model");
+  ASSERT_TRUE(table.ok()) << table.error().Message();
+  RankGroup ranks(2);
+  ranks.Run([&](const comm::Communicator& rank) {
+    for (const int64_t first : {0, 1}) {
+      EXPECT_EQ(outputs(*table_, rank, first), outputs(*table, rank, first)) << first;
+    }
+  });
+  const comm::SingleRank single;
+  EXPECT_EQ(outputs(*table_, single, 0), outputs(*table, single, 0));
+  EXPECT_NE(outputs(*table_, single, 1), outputs(*table_, single, 0));
+}
+
 TEST_F(LinearTest, OneRankComputesTheWholeProduct) {
   EXPECT_EQ(RunPair(comm::SingleRank()), Reference());
 }

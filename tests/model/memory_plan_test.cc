@@ -24,8 +24,8 @@ TEST(MemoryPlan, QwenImageAt1024) {
       {.grid_height = 64, .grid_width = 64, .sequences = 2, .text_rows = 512, .dropped = 34});
   const int64_t image = 2 * 4096, text = 2 * 512, hidden = 3072;
   EXPECT_EQ(plan.request, 4 * (4096 * 64 + 2 * 512 * hidden));
-  EXPECT_EQ(plan.transformer,
-            4 * (image * 64 * 2 + (image + text) * 6 * hidden + 2 * 6 * hidden + 256 + 2 * hidden));
+  EXPECT_EQ(plan.transformer, 4 * (image * 64 * 2 + (image + text) * 6 * hidden +
+                                   (60 * 12 + 2) * hidden + 256 + 2 * hidden));
   const int64_t ids = 2 * 546;
   EXPECT_EQ(plan.text_encoder,
             4 * (text * 3584 + ids * (2 * 3584 + 4608 + 3584 + 2 * 18944) + 2 * 546 * 64) +

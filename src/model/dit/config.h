@@ -34,6 +34,8 @@ struct DitConfig {
 
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
   int64_t mlp_hidden() const { return kMlpRatio * hidden(); }
+  // Of one timestep: 6 slices a block and stream, then the last norm's scale and shift.
+  int64_t modulation_width() const { return (12 * num_layers + 2) * hidden(); }
   // Rows of the last projection: patch_size^2 * out_channels.
   int64_t proj_channels() const { return patch_size * patch_size * out_channels; }
 

@@ -9,44 +9,47 @@
 #include <string>
 #include <vector>
 
-#include "attention/attention.h"
 #include "base/span.h"
 #include "device/arena.h"
+#include "kernels/modulated_norm.h"
 #include "kernels/row_table.h"
+#include "model/dit/attention.h"
 #include "model/dit/batch.h"
 #include "model/dit/config.h"
+#include "model/dit/workspace.h"
 #include "model/layers/forward_context.h"
 #include "model/layers/linear.h"
 #include "model/weights/tensor_table.h"
 
 namespace segue::model {
 
-// The blocks a stream (text or image) of a forward works in.
-struct DitStreamWorkspace {
-  MatrixView hidden;  // [rows, hidden]: the residual stream
-  MatrixView normed;  // [rows, hidden]
-  // One block of memory, used twice: [rows, q | k | v] with the attention output [rows, local
-  // hidden] behind it, and later the [rows, local mlp_hidden] of the feed-forward network.
-  MatrixView qkv;
-  MatrixView attention;
-  MatrixView mlp;
-  MatrixView modulation;  // [timesteps, 6 * hidden]
+// Where packed rows find what they share with others, in the context's memory.
+struct DitRows {
+  // [image rows], [text rows]: the row of the modulation table that each row uses.
+  const int32_t* image_modulation = nullptr;
+  const int32_t* text_modulation = nullptr;
+  // The rotation's table, [positions, head_dim / 2] float32, and the row of it that each row uses.
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  int64_t positions = 0;
+  const int32_t* image_position = nullptr;
+  const int32_t* text_position = nullptr;
 };
 
-// Everything a forward works in.
-struct DitWorkspace {
-  static DitWorkspace LayOut(Arena& arena, const DitConfig& config, int ranks, int64_t image_rows,
-                             int64_t text_rows, int64_t timesteps);
-
-  MatrixView latents;  // [image rows, in_channels]: of all sequences
-  DitStreamWorkspace image;
-  DitStreamWorkspace text;
-  MatrixView sinusoids;    // [timesteps, kTimestepChannels]
-  MatrixView time_hidden;  // [timesteps, hidden]
-  MatrixView time;         // [timesteps, hidden]: SiLU of the timestep embedding
+// A forward over packed rows, all of it in the context's memory. What it points to may change
+// between two forwards recorded once; rows of a sequence that its attention leaves out are computed
+// and reach no other row.
+struct DitForward {
+  MatrixView latents;     // [image rows, in_channels]
+  MatrixView text;        // [text rows, hidden]: from EncodeText
+  MatrixView modulation;  // [timesteps, config.modulation_width()]: from TabulateModulation
+  DitRows rows;
+  const DitAttention* attention = nullptr;
+  DitWorkspace workspace;
+  MatrixView velocity;  // [image rows, in_channels], written
 };
 
-// What a forward reads of one sequence.
+// What a forward on the host reads of one sequence.
 struct DitSequenceInput {
   MatrixView latents;  // [image rows, in_channels]
   MatrixView text;     // [text rows, hidden]: from EncodeText
@@ -56,6 +59,17 @@ struct DitInputs {
   Span<const DitSequenceInput> sequences;  // in the batch's order
   Span<const float> timesteps;             // sigma of every timestep index, in 0..1
   MatrixView velocity;                     // [all image rows, in_channels], written
+};
+
+// Everything a forward on the host works in.
+struct DitHostWorkspace {
+  static DitHostWorkspace LayOut(Arena& arena, const DitConfig& config, int ranks,
+                                 int64_t image_rows, int64_t text_rows, int64_t timesteps);
+
+  MatrixView latents;     // [image rows, in_channels]: of all sequences
+  MatrixView modulation;  // [timesteps, modulation_width()]
+  DitTimeWorkspace time;
+  DitWorkspace forward;
 };
 
 // Whether the transformer's attention can run on this back end alone. Errors: there is no such back
@@ -77,8 +91,19 @@ class Dit {
   Status EncodeText(const MatrixView& embeddings, const MatrixView& text,
                     const ForwardContext& context) const;
 
-  // The velocity of every image row. Works in blocks of `arena` laid out as DitWorkspace does and
-  // allocates nothing but lists of a few entries a sequence.
+  // Everything of a forward that follows from its timesteps alone: shift, scale and gate of every
+  // block and stream, and of the last norm. timesteps [n]: sigma, in 0..1, in the context's memory;
+  // table [n, config.modulation_width()], written; rows may lie apart. A row's bytes depend on its
+  // own timestep alone, so that rows can be kept.
+  Status TabulateModulation(const float* timesteps, const MatrixView& table,
+                            const DitTimeWorkspace& workspace, const ForwardContext& context) const;
+
+  // The velocity of every image row. Enqueues work and allocates nothing on a device.
+  // Errors: shapes that do not fit together.
+  Status Run(const DitForward& forward, const ForwardContext& context) const;
+
+  // The same on the host, from timesteps and separate sequences. Works in blocks of `arena` laid
+  // out as DitHostWorkspace does and allocates nothing but lists of a few entries a sequence.
   // Errors: inputs that do not fit the batch, an arena that is too small.
   Status Forward(const DitBatch& batch, const DitInputs& inputs, Arena& arena,
                  const ForwardContext& context) const;
@@ -87,7 +112,7 @@ class Dit {
   // One stream's half of a block.
   struct StreamLayers {
     ReplicatedLinear modulation;
-    ColumnParallelLinear q_proj, k_proj, v_proj;
+    ColumnParallelGroup qkv_proj;
     WeightView q_norm, k_norm;
     RowParallelLinear out_proj;
     ColumnParallelLinear mlp_in;
@@ -98,31 +123,32 @@ class Dit {
   };
   // Names of one stream's tensors within a block, in the order of StreamLayers.
   struct StreamNames {
-    const char *modulation, *q, *k, *v, *q_norm, *k_norm, *out, *mlp;
+    const char *modulation, *q, *k, *v, *merged_qkv, *q_norm, *k_norm, *out, *mlp;
   };
   // Slices of a block's modulation, each `hidden` wide, in the reference's order.
   enum ModulationSlice : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2 };
-  struct Run;     // one forward: workspace, streams, segments, context
-  struct Stream;  // one stream of a forward
+  struct Pass;    // one forward under way
+  struct Stream;  // one stream of it
 
   static StreamLayers LoadStream(const DitConfig& config, WeightReader& reader,
                                  const std::string& block, const StreamNames& names,
                                  const comm::Communicator& communicator);
-  // First values of both streams, and the timestep embedding.
-  Status Embed(const Run& run, const DitBatch& batch, const DitInputs& inputs) const;
-  // normed = LN(hidden) * (1 + scale) + shift, by the row's timestep.
-  Status Modulate(const Stream& stream, ModulationSlice shift, ModulationSlice scale,
-                  const ForwardContext& context) const;
-  // hidden += gate * normed, by the row's timestep.
-  Status AddGated(const Stream& stream, ModulationSlice gate, const ForwardContext& context) const;
-  // Queries (if wanted), keys and values of a stream's rows, normalised and turned.
-  Status ProjectHeads(const Run& run, const Stream& stream, const StreamLayers& layers,
-                      bool queries) const;
-  // What follows attention in a stream: output projection and feed-forward network.
-  Status FinishStream(const Stream& stream, const StreamLayers& layers,
-                      const ForwardContext& context) const;
-  Status RunBlock(const Run& run, const Block& block, bool last) const;
-  Status Project(const Run& run, const MatrixView& velocity) const;
+  Status CheckForward(const DitForward& forward) const;
+  // Where a block's modulation of a stream begins in a row of the table.
+  int64_t ModulationBegin(size_t block, bool text) const;
+  // hidden += gate * branch where a branch is waiting, then normed = LN(hidden) * (1 + scale) +
+  // shift, of these streams.
+  Status Normalise(const Pass& pass, Span<Stream* const> streams, ModulationSlice shift,
+                   ModulationSlice scale) const;
+  // Queries (if wanted), keys and values of a stream's rows.
+  Status ProjectHeads(const Pass& pass, const Stream& stream, const StreamLayers& layers,
+                      DitQueries queries) const;
+  Status NormaliseHeads(const Pass& pass, const Block& block, DitQueries queries) const;
+  // What follows attention: output projections and feed-forward networks.
+  Status FinishBlock(Pass& pass, const Block& block, bool last) const;
+  Status FeedForward(const Pass& pass, Span<Stream* const> streams, const Block& block) const;
+  Status RunBlock(Pass& pass, size_t block) const;
+  Status Project(Pass& pass, const MatrixView& velocity) const;
 
   DitConfig config_;
   ReplicatedLinear img_in_;

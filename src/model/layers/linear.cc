@@ -58,6 +58,46 @@ Status ColumnParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                          context.kernels);
 }
 
+ColumnParallelGroup::ColumnParallelGroup(WeightReader& reader, const LinearGroupSpec& spec,
+                                         const comm::Communicator& communicator)
+    : local_out_(spec.out_features / communicator.size()) {
+  const auto count = static_cast<int64_t>(spec.names.size());
+  const int64_t all = count * spec.out_features;
+  WeightView merged_weight;
+  WeightView merged_bias;
+  if (!spec.merged_name.empty()) {
+    merged_weight = reader.TakeOptional(spec.merged_name + ".weight", {all, spec.in_features});
+  }
+  if (merged_weight.present()) merged_bias = reader.Take(spec.merged_name + ".bias", {all});
+  for (int64_t i = 0; i < count; ++i) {
+    const LinearSpec layer = {spec.names[static_cast<size_t>(i)], spec.in_features,
+                              spec.out_features};
+    const bool merged = merged_weight.present();
+    const int64_t begin = i * spec.out_features;
+    const auto local = [&](const WeightView& view) {
+      return RowSlice(view, communicator.rank() * local_out_, local_out_);
+    };
+    layers_.push_back({.weight = local(merged ? RowSlice(merged_weight, begin, spec.out_features)
+                                              : TakeWeight(reader, layer)),
+                       .bias = local(merged ? RowSlice(merged_bias, begin, spec.out_features)
+                                            : TakeBias(reader, layer))});
+  }
+}
+
+Status ColumnParallelGroup::Forward(const MatrixView& x, const MatrixView& y, int64_t first,
+                                    const ForwardContext& context) const {
+  for (auto i = static_cast<size_t>(first); i < layers_.size(); ++i) {
+    const int64_t begin = (static_cast<int64_t>(i) - first) * local_out_;
+    SEGUE_RETURN_IF_ERROR(kernels::Linear({.x = x,
+                                           .weight = layers_[i].weight,
+                                           .bias = layers_[i].bias,
+                                           .y = y.Cols(begin, local_out_),
+                                           .rounding = context.rounding},
+                                          context.kernels));
+  }
+  return {};
+}
+
 RowParallelLinear::RowParallelLinear(WeightReader& reader, const LinearSpec& spec,
                                      const comm::Communicator& communicator)
     : local_in_(spec.in_features / communicator.size()), weight_(TakeWeight(reader, spec)) {

@@ -61,6 +61,39 @@ class ColumnParallelLinear {
   WeightView bias_;
 };
 
+// Several layers of one input and of one size, whose outputs lie side by side.
+struct LinearGroupSpec {
+  std::vector<std::string> names;
+  // A checkpoint may hold them as one layer, its outputs one after another; "": never does.
+  std::string merged_name;
+  int64_t in_features = 0;
+  int64_t out_features = 0;  // of each
+};
+
+// This rank's out / size() consecutive outputs of each layer of a group.
+class ColumnParallelGroup {
+ public:
+  // Precondition: the communicator's size divides out_features.
+  ColumnParallelGroup(WeightReader& reader, const LinearGroupSpec& spec,
+                      const comm::Communicator& communicator);
+
+  // Columns of the output this rank computes, of each layer.
+  int64_t local_out_features() const { return local_out_; }
+
+  // y [rows, (layers - first) * local_out_features()] = the outputs of layer `first` and of those
+  // behind it.
+  Status Forward(const MatrixView& x, const MatrixView& y, int64_t first,
+                 const ForwardContext& context) const;
+
+ private:
+  struct Layer {
+    WeightView weight;
+    WeightView bias;
+  };
+  int64_t local_out_ = 0;
+  std::vector<Layer> layers_;
+};
+
 // This rank's in / size() consecutive inputs: columns of the weight. In a group of one that is the
 // view into the file; in a larger group they do not lie together there and are copied once.
 class RowParallelLinear {
