@@ -28,6 +28,25 @@ __device__ __forceinline__ uint4 LoadOrZeros<uint4>(uint64_t address) {
   return value;
 }
 
+// The same on a condition of its own: addresses that differ by a constant share a register.
+__device__ __forceinline__ uint4 LoadIf(bool there, uint64_t address) {
+  uint4 value = {0, 0, 0, 0};
+  asm volatile(
+      "{\n"
+      "  .reg .pred there;\n"
+      "  setp.ne.s32 there, %5, 0;\n"
+      "  @there ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "+r"(value.x), "+r"(value.y), "+r"(value.z), "+r"(value.w)
+      : "l"(address), "r"(there ? 1 : 0));
+  return value;
+}
+
+// Sends for the bytes at an address, and for the page's translation, without waiting for them.
+__device__ __forceinline__ void Prefetch(uint64_t address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 __device__ __forceinline__ void Store(uint64_t address, uint4 value) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w)

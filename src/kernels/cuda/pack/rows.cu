@@ -5,9 +5,15 @@
 // loads in flight, for 8 elements a row as for 8,192. Each vector finds its row by one
 // multiplication and reads that row's index, which lies in L1 for all but the first vector of a
 // row.
+//
+// Wide rows of 16-byte vectors are cut into pieces instead, a warp moves one, and all of it is in
+// flight at once: one row number, one index and two addresses a warp, so that little but memory is
+// waited for. Up to 5,280 pieces (132 SMs of 40 warps) are one wave, which pays the latency of the
+// index once.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/device/global_memory.h"
@@ -20,33 +26,38 @@ namespace {
 
 // Bytes, not elements. Row r of sequence b, counted through prefix and main, begins at
 // origin + b * batch_stride + r * row_stride.
-struct Rows {
-  uint64_t origin;
-  int64_t row_stride;
-  int64_t batch_stride;
-};
-
+//
+// What a warp needs before its first load comes first: arguments arrive by lines of 64 bytes, each
+// waited for where it is first read, and begin 16 bytes into one. With a single tensor of rows of
+// one piece in one sequence that is two lines, this struct one of them.
 struct Tensor {
-  Rows prefix;
-  Rows main;
   uint64_t packed;
   int64_t packed_stride;
-  uint64_t reciprocal;  // of `vectors` (see Divide)
-  uint32_t vectors;     // of a row
+  uint64_t reciprocal;     // of `vectors`, of wide rows of `pieces` (see Divide)
+  uint32_t vectors;        // of a row
+  uint32_t piece_vectors;  // of a wide row's piece but the last, a multiple of a warp
+  uint64_t prefix_origin;
+  int64_t prefix_row_stride;
+  uint64_t main_origin;
+  int64_t main_row_stride;
+  int64_t prefix_batch_stride;
+  int64_t main_batch_stride;
+  uint32_t pieces;  // of a wide row
 };
 
 struct Arguments {
-  Tensor tensors[kMaxPackTensors];
-  uint32_t first_cta[kMaxPackTensors];  // that works on a tensor; 2^32 - 1 where there is none
-  const void* index;                    // or the inverse
+  const void* index;  // or the inverse
   const int32_t* packed_count;
   int32_t* error;
   uint32_t packed_rows;
   uint32_t padded_rows;
   uint32_t prefix_rows;
-  uint32_t sequence_rows;        // padded rows of a sequence
+  uint32_t first_cta[kMaxPackTensors];  // that works on a tensor; 2^32 - 1 where there is none
+  Tensor tensors[kMaxPackTensors];
   uint64_t sequence_reciprocal;  // of `sequence_rows`
+  uint32_t sequence_rows;        // padded rows of a sequence
 };
+static_assert(offsetof(Arguments, tensors) == 48 && offsetof(Tensor, prefix_batch_stride) == 64);
 
 // floor(2^64 / divisor) + 1; 0 stands for 2^64, the reciprocal of 1.
 uint64_t Reciprocal(uint64_t divisor) { return divisor <= 1 ? 0 : ~uint64_t{0} / divisor + 1; }
@@ -83,20 +94,25 @@ __device__ __forceinline__ uint64_t PaddedAddress(const Arguments& arguments, co
   const uint32_t sequence = kOneSequence ? 0 : Divide(row, arguments.sequence_reciprocal);
   if (!kOneSequence) row -= sequence * arguments.sequence_rows;
   const bool in_prefix = row < arguments.prefix_rows;
-  const uint64_t origin = in_prefix ? tensor.prefix.origin : tensor.main.origin;
-  const int64_t row_stride = in_prefix ? tensor.prefix.row_stride : tensor.main.row_stride;
+  const uint64_t origin = in_prefix ? tensor.prefix_origin : tensor.main_origin;
+  const int64_t row_stride = in_prefix ? tensor.prefix_row_stride : tensor.main_row_stride;
   const uint64_t address = origin + row * row_stride;
   if (kOneSequence) return address;
-  return address + sequence * (in_prefix ? tensor.prefix.batch_stride : tensor.main.batch_stride);
+  return address + sequence * (in_prefix ? tensor.prefix_batch_stride : tensor.main_batch_stride);
+}
+
+// The tensor that this CTA works on. Compared with constants, not looked up one after the other:
+// the first loads wait for this.
+__device__ __forceinline__ int32_t TensorOf(const Arguments& arguments) {
+  static_assert(kMaxPackTensors == 3);
+  return (blockIdx.x >= arguments.first_cta[1] ? 1 : 0) +
+         (blockIdx.x >= arguments.first_cta[2] ? 1 : 0);
 }
 
 template <typename Vector, typename Index, bool kScatter, bool kOneSequence>
 __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
     MoveRowsKernel(const __grid_constant__ Arguments arguments) {
-  // Compared with constants, not looked up one after the other: the first loads wait for this.
-  static_assert(kMaxPackTensors == 3);
-  const int32_t which = (blockIdx.x >= arguments.first_cta[1] ? 1 : 0) +
-                        (blockIdx.x >= arguments.first_cta[2] ? 1 : 0);
+  const int32_t which = TensorOf(arguments);
   const Tensor tensor = arguments.tensors[which];
   const uint32_t entries = kScatter ? arguments.padded_rows : arguments.packed_rows;  // above 0
   const uint64_t first =
@@ -135,6 +151,54 @@ __global__ void __launch_bounds__(kMoveThreads, kCtasPerSm)
   }
   if (wrong && arguments.error != nullptr) *arguments.error = 1;
 }
+
+// A lane has kPieceVectorsPerLane vectors of its warp's piece.
+template <typename Index, bool kScatter, bool kOneSequence, bool kOneTensor>
+__global__ void __launch_bounds__(kMoveThreads, kWideCtasPerSm)
+    MoveWideRowsKernel(const __grid_constant__ Arguments arguments) {
+  const int32_t which = kOneTensor ? 0 : TensorOf(arguments);
+  const Tensor& tensor = arguments.tensors[which];
+  const uint32_t cta = kOneTensor ? blockIdx.x : blockIdx.x - arguments.first_cta[which];
+  const uint64_t piece = uint64_t{cta} * kPiecesPerCta + threadIdx.x / kWarp;
+  const uint32_t row = Divide(piece, tensor.reciprocal);
+  const uint32_t entries = kScatter ? arguments.padded_rows : arguments.packed_rows;  // above 0
+  const uint32_t source = LoadIndex<Index>(arguments.index, min(row, entries - 1));
+  if (threadIdx.x % kWarp == 0 && row < min(arguments.packed_rows, arguments.padded_rows)) {
+    // While the index is on its way. The row of this number is read by this warp or another one,
+    // and lies most often in the page that this one needs.
+    device::Prefetch(kScatter ? tensor.packed + row * tensor.packed_stride
+                              : PaddedAddress<kOneSequence>(arguments, tensor, row));
+  }
+  const uint32_t packed_rows = PackedRows(arguments);
+  if (row >= (kScatter ? arguments.padded_rows : packed_rows)) return;
+
+  const bool whole = tensor.reciprocal == 0;  // rows of one piece
+  const uint32_t part = whole ? 0 : static_cast<uint32_t>(piece - uint64_t{row} * tensor.pieces);
+  const uint32_t begin = part * tensor.piece_vectors + threadIdx.x % kWarp;
+  const uint32_t end = min((part + 1) * tensor.piece_vectors, tensor.vectors);
+  const uint64_t offset = uint64_t{begin} * sizeof(uint4);
+  const uint32_t packed_row = kScatter ? source : row;
+  const uint32_t padded_row = kScatter ? row : source;
+  const uint64_t in_packed = tensor.packed + offset + packed_row * tensor.packed_stride;
+  const uint64_t in_padded = PaddedAddress<kOneSequence>(arguments, tensor, padded_row) + offset;
+  const uint64_t from = kScatter ? in_packed : in_padded;
+  const uint64_t to = kScatter ? in_padded : in_packed;
+
+  const bool there = source < (kScatter ? packed_rows : arguments.padded_rows);
+  uint4 values[kPieceVectorsPerLane];
+#pragma unroll
+  for (int32_t i = 0; i < kPieceVectorsPerLane; ++i) {
+    values[i] = device::LoadIf(there && begin + i * kWarp < end, from + i * kWarp * sizeof(uint4));
+  }
+#pragma unroll
+  for (int32_t i = 0; i < kPieceVectorsPerLane; ++i) {
+    if (begin + i * kWarp < end) device::Store(to + i * kWarp * sizeof(uint4), values[i]);
+  }
+  const bool hole = kScatter && source == kHole;
+  if (!there && !hole && arguments.error != nullptr) *arguments.error = 1;
+}
+
+int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 int64_t BatchStride(const PaddedRows& rows, int64_t count) {
   return rows.batch_stride == 0 ? count * rows.row_stride : rows.batch_stride;
@@ -175,11 +239,25 @@ bool IsOneSequence(const PackParams& params) {
   return true;
 }
 
-// `before`: rows of the sequence that lie before these.
-Rows RowsInBytes(const PaddedRows& rows, int64_t count, int64_t before, int64_t size) {
-  const int64_t row_stride = rows.row_stride * size;
-  return {reinterpret_cast<uint64_t>(rows.data) - static_cast<uint64_t>(before * row_stride),
-          row_stride, BatchStride(rows, count) * size};
+Tensor MakeTensor(const PackParams& params, const PackTensor& from, int64_t vectors, bool wide) {
+  const auto size = static_cast<int64_t>(SizeOf(params.element_type));
+  const int64_t pieces = RoundUp(vectors, kMaxPieceVectors) / kMaxPieceVectors;
+  Tensor tensor{};
+  tensor.packed = reinterpret_cast<uint64_t>(from.packed);
+  tensor.packed_stride = from.packed_row_stride * size;
+  tensor.reciprocal = Reciprocal(static_cast<uint64_t>(wide ? pieces : vectors));
+  tensor.vectors = static_cast<uint32_t>(vectors);
+  tensor.piece_vectors = static_cast<uint32_t>(RoundUp((vectors + pieces - 1) / pieces, kWarp));
+  tensor.prefix_origin = reinterpret_cast<uint64_t>(from.prefix.data);
+  tensor.prefix_row_stride = from.prefix.row_stride * size;
+  tensor.prefix_batch_stride = BatchStride(from.prefix, params.prefix_rows) * size;
+  tensor.main_row_stride = from.main.row_stride * size;
+  tensor.main_batch_stride = BatchStride(from.main, params.main_rows) * size;
+  // Rows are counted from the prefix's first.
+  tensor.main_origin = reinterpret_cast<uint64_t>(from.main.data) -
+                       static_cast<uint64_t>(params.prefix_rows * tensor.main_row_stride);
+  tensor.pieces = static_cast<uint32_t>(pieces);
+  return tensor;
 }
 
 Arguments MakeArguments(const PackParams& params, bool scatter) {
@@ -198,28 +276,45 @@ Arguments MakeArguments(const PackParams& params, bool scatter) {
   return arguments;
 }
 
+// Whether every row fills most of a warp's vectors.
+bool IsWide(const PackParams& params) {
+  const auto size = static_cast<int64_t>(SizeOf(params.element_type));
+  for (int32_t i = 0; i < params.tensor_count; ++i) {
+    const int64_t bytes = params.tensors[i].row_elements * size;
+    if (bytes < kMinWideVectors * int64_t{sizeof(uint4)}) return false;
+  }
+  return true;
+}
+
+template <typename Index, bool kScatter>
+auto WideKernel(const PackParams& params) {
+  if (params.tensor_count == 1) {
+    return IsOneSequence(params) ? MoveWideRowsKernel<Index, kScatter, true, true>
+                                 : MoveWideRowsKernel<Index, kScatter, false, true>;
+  }
+  return IsOneSequence(params) ? MoveWideRowsKernel<Index, kScatter, true, false>
+                               : MoveWideRowsKernel<Index, kScatter, false, false>;
+}
+
 template <typename Vector, typename Index, bool kScatter>
 Status Launch(const char* operation, const PackParams& params, const Context& context) {
   const auto size = static_cast<int64_t>(SizeOf(params.element_type));
+  const bool wide = sizeof(Vector) == sizeof(uint4) && IsWide(params);
   Arguments arguments = MakeArguments(params, kScatter);
   int64_t ctas = 0;
   for (int32_t i = 0; i < params.tensor_count; ++i) {
     const PackTensor& from = params.tensors[i];
     const int64_t vectors = from.row_elements * size / int64_t{sizeof(Vector)};
-    arguments.tensors[i] = {
-        RowsInBytes(from.prefix, params.prefix_rows, 0, size),
-        RowsInBytes(from.main, params.main_rows, params.prefix_rows, size),
-        reinterpret_cast<uint64_t>(from.packed),
-        from.packed_row_stride * size,
-        Reciprocal(static_cast<uint64_t>(vectors)),
-        static_cast<uint32_t>(vectors),
-    };
+    arguments.tensors[i] = MakeTensor(params, from, vectors, wide);
     arguments.first_cta[i] = static_cast<uint32_t>(ctas);
     const int64_t rows = kScatter ? arguments.padded_rows : arguments.packed_rows;
-    ctas += (rows * vectors + kVectorsPerCta - 1) / kVectorsPerCta;
+    const int64_t work = rows * (wide ? int64_t{arguments.tensors[i].pieces} : vectors);
+    const int64_t of_cta = wide ? kPiecesPerCta : kVectorsPerCta;
+    ctas += (work + of_cta - 1) / of_cta;
   }
-  const auto kernel = IsOneSequence(params) ? MoveRowsKernel<Vector, Index, kScatter, true>
-                                            : MoveRowsKernel<Vector, Index, kScatter, false>;
+  auto kernel = IsOneSequence(params) ? MoveRowsKernel<Vector, Index, kScatter, true>
+                                      : MoveRowsKernel<Vector, Index, kScatter, false>;
+  if (wide) kernel = WideKernel<Index, kScatter>(params);
   return Enqueue(operation, kernel, {ctas, kMoveThreads, context.stream}, arguments);
 }
 

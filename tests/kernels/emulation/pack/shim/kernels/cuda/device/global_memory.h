@@ -15,6 +15,15 @@ Vector LoadOrZeros(uint64_t address) {
   return address == 0 ? Vector{} : *reinterpret_cast<const Vector*>(address);
 }
 
+inline uint4 LoadIf(bool there, uint64_t address) {
+  return LoadOrZeros<uint4>(there ? address : 0);
+}
+
+// The memory must be there.
+inline void Prefetch(uint64_t address) {
+  static_cast<void>(*reinterpret_cast<const volatile uint8_t*>(address));
+}
+
 template <typename Vector>
 void Store(uint64_t address, Vector value) {
   if (address % sizeof(Vector) != 0) std::abort();
