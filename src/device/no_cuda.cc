@@ -4,7 +4,6 @@
 #include "device/gpu.h"
 #include "device/gpu_graph.h"
 #include "device/gpu_stream.h"
-#include "device/upload_ring.h"
 
 namespace segue {
 namespace {
@@ -85,13 +84,5 @@ Result<GpuGraph> GpuGraph::Capture(const GpuStream&, const std::function<Status(
 Status GpuGraph::Upload(const GpuStream&) const { return NoCuda("upload a graph"); }
 
 Status GpuGraph::Launch(const GpuStream&) const { return NoCuda("launch a graph"); }
-
-UploadRing::~UploadRing() {}  // nothing was ever acquired
-
-Status UploadRing::Reserve(int64_t) { return NoCuda("upload to the GPU"); }
-
-Result<void*> UploadRing::Acquire(int64_t) { return NoCuda("upload to the GPU"); }
-
-Status UploadRing::Upload(Span<const Copy>, void*) { return NoCuda("upload to the GPU"); }
 
 }  // namespace segue

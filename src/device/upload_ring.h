@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "base/span.h"
+#include "device/device.h"
+#include "device/gpu_stream.h"
 #include "segue/status.h"
 
 namespace segue {
@@ -17,7 +20,9 @@ class UploadRing {
  public:
   static constexpr int kSlots = 4;
 
-  UploadRing() = default;
+  UploadRing();  // of PinnedMemory
+  // Precondition: `pinned` is page-locked host memory and outlives the ring.
+  explicit UploadRing(DeviceMemory& pinned) : pinned_(&pinned) {}
   ~UploadRing();  // waits for copies in flight
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
@@ -25,7 +30,8 @@ class UploadRing {
   // Makes every slot at least this large, so that Acquire need not.
   Status Reserve(int64_t bytes);
 
-  // The next slot's memory, aligned to 256; contents are arbitrary. Valid until Upload.
+  // The next slot's memory, aligned as the memory is (PinnedMemory: to a page);
+  // contents are arbitrary. Valid until Upload.
   Result<void*> Acquire(int64_t bytes);
 
   struct Copy {
@@ -40,11 +46,12 @@ class UploadRing {
   struct Slot {
     void* memory = nullptr;
     int64_t bytes = 0;
-    void* event = nullptr;  // cudaEvent_t
+    std::optional<GpuEvent> event;
     bool in_flight = false;
   };
   Status Grow(Slot& slot, int64_t bytes);
 
+  DeviceMemory* pinned_;
   std::array<Slot, kSlots> slots_;
   int next_ = 0;
 };
