@@ -18,6 +18,7 @@
 #include "kernels/pack.h"
 #include "kernels/pack_index.h"
 #include "kernels/pixels.h"
+#include "kernels/random_weights.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/row_index.h"
@@ -43,6 +44,7 @@ Status RefPackLatents(const PackLatentsParams& params, const Context& context);
 Status RefPackRows(const PackParams& params, const Context& context);
 Status RefPixels(const PixelsParams& params, const Context& context);
 Status RefQkNormRope(const QkNormRopeParams& params, const Context& context);
+Status RefRandomWeights(const RandomWeightsParams& params, const Context& context);
 Status RefRmsNorm(const RmsNormParams& params, const Context& context);
 Status RefRopeHalf(const RopeHalfParams& params, const Context& context);
 Status RefRowIndex(const RowIndexParams& params, const Context& context);
