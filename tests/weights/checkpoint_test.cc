@@ -54,6 +54,25 @@ TEST(Checkpoint, OpensTheTinyOne) {
   EXPECT_EQ(checkpoint->classes().transformer, "QwenImageTransformer2DModel");
 }
 
+// Configurations alone are enough for a random one, and Open says that the weights are missing.
+TEST_F(DamagedCheckpoint, RandomWeightsNeedConfigurationsOnly) {
+  for (const char* component : {"transformer", "text_encoder", "vae"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ / component)) {
+      if (entry.path().filename() != "config.json") std::filesystem::remove(entry.path());
+    }
+  }
+  EXPECT_EQ(Refusal().code, ErrorCode::kNotFound);
+  const auto checkpoint = Checkpoint::OpenRandom(directory_.path(), 1);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
+  EXPECT_EQ(checkpoint->dit_config().num_layers, 3);
+  EXPECT_TRUE(checkpoint->transformer().random());
+  EXPECT_TRUE(checkpoint->transformer().Locate("anything", {3}).ok());
+  EXPECT_TRUE(checkpoint->text_encoder().Locate(checkpoint->text_embedding_name(), {50, 60}).ok());
+  std::filesystem::remove(directory_ / "vae/config.json");
+  EXPECT_EQ(Checkpoint::OpenRandom(directory_.path(), 1).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(Checkpoint::OpenRandom(directory_ / "absent", 1).error().code, ErrorCode::kNotFound);
+}
+
 TEST(Checkpoint, WantsADirectory) {
   const Error error = Checkpoint::Open(kTiny + "/absent").error();
   EXPECT_EQ(error.code, ErrorCode::kNotFound);

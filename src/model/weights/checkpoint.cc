@@ -24,17 +24,32 @@ Status ReadConfig(const std::string& path,
 }  // namespace
 
 Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
+  Checkpoint checkpoint;
+  SEGUE_RETURN_IF_ERROR(checkpoint.OpenConfigs(directory));
+  SEGUE_RETURN_IF_ERROR(checkpoint.OpenTables());
+  return checkpoint;
+}
+
+Result<Checkpoint> Checkpoint::OpenRandom(const std::string& directory, uint64_t seed) {
+  Checkpoint checkpoint;
+  SEGUE_RETURN_IF_ERROR(checkpoint.OpenConfigs(directory));
+  checkpoint.transformer_ = TensorTable::Random(seed, "transformer");
+  checkpoint.text_encoder_ = TensorTable::Random(seed, "text_encoder");
+  checkpoint.vae_ = TensorTable::Random(seed, "vae");
+  checkpoint.text_prefix_ = "model.";
+  checkpoint.text_embedding_name_ = "model.embed_tokens.weight";
+  return checkpoint;
+}
+
+Status Checkpoint::OpenConfigs(const std::string& directory) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
     return Error{ErrorCode::kNotFound, kOperation, directory, "no directory",
                  "a checkpoint directory with a model_index.json"};
   }
-  Checkpoint checkpoint;
-  checkpoint.directory_ = directory;
-  SEGUE_RETURN_IF_ERROR(checkpoint.ReadConfigs());
-  SEGUE_RETURN_IF_ERROR(checkpoint.CheckTogether());
-  SEGUE_RETURN_IF_ERROR(checkpoint.OpenTables());
-  return checkpoint;
+  directory_ = directory;
+  SEGUE_RETURN_IF_ERROR(ReadConfigs());
+  return CheckTogether();
 }
 
 Status Checkpoint::ReadConfigs() {

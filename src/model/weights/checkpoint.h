@@ -1,6 +1,7 @@
 // A checkpoint directory in diffusers' QwenImagePipeline layout: configurations and weights.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ class Checkpoint {
   // another class, a configuration that is malformed or asks for a variant the engine does not
   // do, sizes of two components that do not fit together, and what TensorTable::Open refuses.
   static Result<Checkpoint> Open(const std::string& directory);
+  // The same configurations, but the weights are random ones of this seed (TensorTable::Random)
+  // whatever the directory holds: a full-size model out of a few kilobytes. Views of them come from
+  // a WeightStore only.
+  static Result<Checkpoint> OpenRandom(const std::string& directory, uint64_t seed);
 
   const std::string& directory() const { return directory_; }
   std::string tokenizer_directory() const { return directory_ + "/tokenizer"; }
@@ -46,6 +51,7 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
+  Status OpenConfigs(const std::string& directory);
   Status ReadConfigs();
   Status OpenTables();
   Status CheckTogether() const;

@@ -184,6 +184,19 @@ Result<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits) {
   return ParseJson(text, path, limits);
 }
 
+std::string JoinNames(const std::vector<std::string>& names) {
+  // Names an error message lists before it only counts.
+  constexpr size_t kNamesShown = 8;
+  std::string joined;
+  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
+    joined += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kNamesShown) {
+    joined += " and " + std::to_string(names.size() - kNamesShown) + " more";
+  }
+  return joined;
+}
+
 std::string Quote(std::string_view text) {
   constexpr size_t kLongest = 120;
   std::string quoted = "\"";

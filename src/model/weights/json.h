@@ -60,4 +60,7 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
 // A string in quotes for an error message: control characters escaped, long ones shortened.
 std::string Quote(std::string_view text);
 
+// The first names of a list, and how many there are besides, for an error message.
+std::string JoinNames(const std::vector<std::string>& names);
+
 }  // namespace segue::model

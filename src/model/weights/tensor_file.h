@@ -53,6 +53,7 @@ class TensorFile {
 
   const std::string& path() const { return path_; }
   int64_t size_bytes() const { return size_bytes_; }
+  const uint8_t* data() const { return data_; }  // the mapping; null for an empty file
   const TensorHeader& header() const { return header_; }
   const std::vector<TensorEntry>& entries() const { return header_.entries; }
   // Null when the file has no such tensor.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <system_error>
 
+#include "kernels/random_weights.h"
 #include "model/weights/json.h"
 
 namespace segue::model {
@@ -13,19 +15,6 @@ namespace {
 
 constexpr const char* kOperation = "open weights";
 constexpr std::string_view kSuffix = ".safetensors";
-// Names an error message lists before it only counts.
-constexpr size_t kNamesShown = 8;
-
-std::string JoinNames(const std::vector<std::string>& names) {
-  std::string joined;
-  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
-    joined += (i == 0 ? "" : ", ") + names[i];
-  }
-  if (names.size() > kNamesShown) {
-    joined += " and " + std::to_string(names.size() - kNamesShown) + " more";
-  }
-  return joined;
-}
 
 // "<stem>-00001-of-00009.safetensors"
 bool IsShardName(std::string_view name, std::string_view stem) {
@@ -239,19 +228,58 @@ const TensorEntry* TensorTable::Find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : items_[found->second].entry;
 }
 
+TensorTable TensorTable::Random(uint64_t seed, const std::string& label) {
+  TensorTable table;
+  table.label_ = label;
+  table.seed_ = seed;
+  return table;
+}
+
+WeightSource TensorTable::RandomSource(std::string_view name, const Shape& shape) const {
+  WeightSource source{
+      .name = label_ + ": random tensor " + Quote(name),
+      .view = {.dtype = DType::kBF16, .shape = shape},
+      .random_key = kernels::RandomWeightKey(*seed_, label_ + "." + std::string(name))};
+  if (name.ends_with(".bias")) {
+    source.deviation = 0.02f;
+  } else if (shape.rank() < 2 || name.ends_with(".gamma")) {
+    source.mean = 1;
+    source.deviation = 0.05f;
+  } else {
+    const int64_t fan_in = shape.NumElements() / std::max<int64_t>(shape[0], 1);
+    source.deviation =
+        static_cast<float>(1 / std::sqrt(static_cast<double>(std::max<int64_t>(fan_in, 1))));
+  }
+  return source;
+}
+
 Result<WeightView> TensorTable::Get(std::string_view name, const Shape& shape) const {
-  SEGUE_ASSIGN_OR_RETURN(const WeightView view, GetOptional(name, shape));
-  if (view.present()) return view;
+  SEGUE_ASSIGN_OR_RETURN(const WeightSource source, Locate(name, shape));
+  if (!source.random()) return source.view;
+  return Error{ErrorCode::kUnsupported, "load weight", source.name, "a weight that lies nowhere",
+               "a store that places it"};
+}
+
+Result<WeightView> TensorTable::GetOptional(std::string_view name, const Shape& shape) const {
+  SEGUE_ASSIGN_OR_RETURN(const std::optional<WeightSource> source, LocateOptional(name, shape));
+  return source ? source->view : WeightView();
+}
+
+Result<WeightSource> TensorTable::Locate(std::string_view name, const Shape& shape) const {
+  if (seed_) return RandomSource(name, shape);
+  SEGUE_ASSIGN_OR_RETURN(const std::optional<WeightSource> source, LocateOptional(name, shape));
+  if (source) return *source;
   return Error{ErrorCode::kNotFound, "load weight", label_ + ": tensor " + Quote(name),
                "no such tensor in " + std::to_string(files_.size()) +
                    (files_.size() == 1 ? " file" : " files"),
                shape.ToString()};
 }
 
-Result<WeightView> TensorTable::GetOptional(std::string_view name, const Shape& shape) const {
+Result<std::optional<WeightSource>> TensorTable::LocateOptional(std::string_view name,
+                                                                const Shape& shape) const {
   constexpr const char* kLoad = "load weight";
   const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return WeightView();
+  if (found == by_name_.end()) return std::optional<WeightSource>();
   const auto& [entry, file] = items_[found->second];
   const std::string where = file->path() + ": tensor " + Quote(name);
   if (entry->shape != shape) {
@@ -267,43 +295,8 @@ Result<WeightView> TensorTable::GetOptional(std::string_view name, const Shape& 
                  "data at byte " + std::to_string(entry->offset),
                  "an offset aligned for " + entry->dtype_name + " (save the file again)"};
   }
-  return file->View(*entry);
-}
-
-WeightView WeightReader::Take(const std::string& name, const Shape& shape) {
-  taken_.insert(name);
-  Result<WeightView> view = table_->Get(name, shape);
-  if (view.ok()) return *view;
-  errors_.push_back(view.error());
-  return {};
-}
-
-WeightView WeightReader::TakeOptional(const std::string& name, const Shape& shape) {
-  taken_.insert(name);
-  Result<WeightView> view = table_->GetOptional(name, shape);
-  if (view.ok()) return *view;
-  errors_.push_back(view.error());
-  return {};
-}
-
-Status WeightReader::Finish() const {
-  if (errors_.empty()) return {};
-  if (errors_.size() == 1) return errors_.front();
-  Error all = errors_.front();
-  std::vector<std::string> others;
-  for (size_t i = 1; i < errors_.size(); ++i) {
-    others.push_back(errors_[i].argument + ": " + errors_[i].got);
-  }
-  all.wanted += "; and " + std::to_string(others.size()) + " other tensors: " + JoinNames(others);
-  return all;
-}
-
-std::vector<std::string> WeightReader::Unused() const {
-  std::vector<std::string> names;
-  for (const TensorTable::Item& item : table_->items()) {
-    if (!taken_.contains(item.entry->name)) names.push_back(item.entry->name);
-  }
-  return names;
+  return std::optional(WeightSource{
+      .name = where, .view = file->View(*entry), .file = file, .file_offset = entry->offset});
 }
 
 }  // namespace segue::model
