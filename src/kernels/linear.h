@@ -15,14 +15,17 @@ namespace segue::kernels {
 inline constexpr int64_t kLinearBlockK = 256;
 
 struct LinearParams {
-  MatrixView x;       // [M, K] float32
+  MatrixView x;       // [M, K]
   WeightView weight;  // [N, K] float32, float16 or bfloat16, as stored; widened in the product
   WeightView bias;    // [N] or absent
-  MatrixView y;       // [M, N] float32; must not overlap x
+  MatrixView y;       // [M, N]; must not overlap x
   // Of x W^T + b, again after the activation, and again after the addition to y.
   Rounding rounding = Rounding::kNone;
   Activation activation = Activation::kNone;
   bool accumulate = false;  // y += instead of y =
+  // On a GPU, where a product's order is that of its weight's class (ProductForm): the pieces that
+  // the sum is cut into. One number for all calls of a weight.
+  int32_t k_splits = 1;
 };
 
 // Errors: shapes that do not fit together; no implementation for the device.
