@@ -20,11 +20,13 @@ Result<WeightExtent> ExtentOf(const WeightSource& source, const WeightSlice& sli
     return SliceError(source, shape.ToString(), columns ? "a matrix" : "a vector or more");
   }
   const int64_t extent = shape[columns ? 1 : 0];
-  const int64_t count = slice.count == WeightSlice::kAll ? extent - slice.begin : slice.count;
-  if (slice.begin < 0 || count < 0 || slice.begin > extent || count > extent - slice.begin) {
+  const bool begins = slice.begin >= 0 && slice.begin <= extent;
+  const int64_t rest = begins ? extent - slice.begin : 0;
+  const int64_t count = slice.count == WeightSlice::kAll ? rest : slice.count;
+  if (!begins || count < 0 || count > rest) {
     return SliceError(source,
-                      std::string(columns ? "columns " : "rows ") + std::to_string(slice.begin) +
-                          " to " + std::to_string(slice.begin + count),
+                      std::to_string(count) + (columns ? " columns" : " rows") + " from " +
+                          std::to_string(slice.begin),
                       "a part of " + shape.ToString());
   }
   if (columns && count < extent) {
