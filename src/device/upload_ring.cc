@@ -50,7 +50,7 @@ Status UploadRing::Grow(Slot& slot, int64_t bytes) {
 }
 
 Status UploadRing::Reserve(int64_t bytes) {
-  for (int i = 0; i < kSlots; ++i) {
+  for (int i = 0; i < count_; ++i) {
     if (const Result<void*> memory = Acquire(bytes); !memory) return memory.error();
   }
   return {};
@@ -58,7 +58,7 @@ Status UploadRing::Reserve(int64_t bytes) {
 
 Result<void*> UploadRing::Acquire(int64_t bytes) {
   Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % kSlots;
+  next_ = (next_ + 1) % count_;
   if (slot.in_flight) {
     SEGUE_RETURN_IF_ERROR(slot.event->Synchronize());
     slot.in_flight = false;
@@ -68,7 +68,7 @@ Result<void*> UploadRing::Acquire(int64_t bytes) {
 }
 
 Status UploadRing::Upload(Span<const Copy> copies, void* stream) {
-  Slot& slot = slots_[(next_ + kSlots - 1) % kSlots];
+  Slot& slot = slots_[(next_ + count_ - 1) % count_];
   Status copied;
   for (const Copy& copy : copies) {
     if (!copied.ok()) break;

@@ -13,7 +13,7 @@
 namespace segue {
 
 // Page-locked slots used in turn, each with an event behind its last copy, so that memory that a
-// copy still reads is never written. A caller who is kSlots uploads ahead of the GPU waits for the
+// copy still reads is never written. A caller who is as many uploads ahead of the GPU waits for the
 // oldest of them (for that copy, not for the stream). Not thread-safe. Belongs to the device that
 // is current at its first use.
 class UploadRing {
@@ -21,8 +21,9 @@ class UploadRing {
   static constexpr int kSlots = 4;
 
   UploadRing();  // of PinnedMemory
-  // Precondition: `pinned` is page-locked host memory and outlives the ring.
-  explicit UploadRing(DeviceMemory& pinned) : pinned_(&pinned) {}
+  // Of fewer slots than kSlots where a caller needs less room. Precondition: `pinned` is
+  // page-locked host memory and outlives the ring; 1 <= slots <= kSlots.
+  explicit UploadRing(DeviceMemory& pinned, int slots = kSlots) : pinned_(&pinned), count_(slots) {}
   ~UploadRing();  // waits for copies in flight
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
@@ -52,6 +53,7 @@ class UploadRing {
   Status Grow(Slot& slot, int64_t bytes);
 
   DeviceMemory* pinned_;
+  int count_;  // slots in use
   std::array<Slot, kSlots> slots_;
   int next_ = 0;
 };

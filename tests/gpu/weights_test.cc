@@ -92,7 +92,7 @@ TEST_F(WeightsGpu, SurviveRefusedStaging) {
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
     if (report.ok()) {
       EXPECT_EQ(ReadElements(view), weights_.Rounded(Name(1)));
-      EXPECT_EQ(k, UploadRing::kSlots);
+      EXPECT_EQ(k, kLaneSlots);
       break;
     }
     EXPECT_EQ(report.error().code, ErrorCode::kOutOfMemory);

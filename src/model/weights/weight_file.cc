@@ -71,7 +71,9 @@ WeightFile::Got WeightFile::Read(int64_t begin, int64_t end, uint8_t* to) const 
   Got got;
   if (direct_ >= 0 && !IsCached(begin, end)) {
     const int64_t whole = (end - begin + kReadAlignment - 1) / kReadAlignment * kReadAlignment;
+    direct_turns_.acquire();
     const int error = ReadAll(direct_, begin, whole, to, &got.bytes);
+    direct_turns_.release();
     got.bytes = std::min(got.bytes, end - begin);
     got.direct = error == 0 && got.bytes > 0;
     if (got.bytes == end - begin) return got;

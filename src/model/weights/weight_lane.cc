@@ -13,7 +13,8 @@ namespace {
 
 class GpuLane : public WeightLane {
  public:
-  GpuLane(GpuStream stream, DeviceMemory& staging) : stream_(std::move(stream)), ring_(staging) {}
+  GpuLane(GpuStream stream, DeviceMemory& staging)
+      : stream_(std::move(stream)), ring_(staging, kLaneSlots) {}
 
   Result<uint8_t*> Acquire(int64_t bytes) override {
     SEGUE_ASSIGN_OR_RETURN(void* memory, ring_.Acquire(bytes));

@@ -15,6 +15,10 @@ namespace segue::model {
 // memory: the largest block of the file systems and disks in use.
 inline constexpr int64_t kReadAlignment = 4096;
 
+// Pieces of page-locked memory of a lane: one is read into while the other is copied from. More
+// would only cost the time to lock them.
+inline constexpr int kLaneSlots = 2;
+
 // Memory to read into, used in turn, and copies out of it that run beside the next read.
 class WeightLane {
  public:

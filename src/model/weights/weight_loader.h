@@ -16,8 +16,8 @@ struct WeightLoadOptions {
   // Threads that read; 0: one a processor, at most 16. One thread copies out of the page cache at
   // about 4.5 GB/s, twelve keep a PCIe 5 bus busy.
   int threads = 0;
-  // Of one read. Rounded up to kReadAlignment. Each thread has UploadRing::kSlots of them
-  // page-locked.
+  // Of one read. Rounded up to kReadAlignment. Each thread has kLaneSlots of them page-locked, and
+  // locking costs half a second a GiB; disks want large reads.
   int64_t chunk_bytes = int64_t{4} << 20;
   // See WeightFile.
   bool past_page_cache = true;
