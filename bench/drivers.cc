@@ -3,6 +3,7 @@
 #include "bench/generate.h"
 #include "bench/gpu_attention.h"
 #include "bench/gpu_host.h"
+#include "bench/gpu_load.h"
 #include "bench/gpu_pack.h"
 #include "bench/suite.h"
 
@@ -10,10 +11,15 @@ namespace segue::bench {
 
 const std::map<std::string, Driver>& Drivers() {
   static const std::map<std::string, Driver> drivers = {
-      {"attention", BenchAttention},        {"generate", BenchGenerate},
-      {"gpu_attention", BenchGpuAttention}, {"gpu_host", BenchGpuHost},
-      {"gpu_in_place", BenchGpuInPlace},    {"gpu_pack", BenchGpuPack},
-      {"gpu_scatter", BenchGpuScatter},     {"product", BenchProduct},
+      {"attention", BenchAttention},
+      {"generate", BenchGenerate},
+      {"gpu_attention", BenchGpuAttention},
+      {"gpu_host", BenchGpuHost},
+      {"gpu_in_place", BenchGpuInPlace},
+      {"gpu_load", BenchGpuLoad},
+      {"gpu_pack", BenchGpuPack},
+      {"gpu_scatter", BenchGpuScatter},
+      {"product", BenchProduct},
   };
   return drivers;
 }

@@ -61,6 +61,7 @@ TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
   EXPECT_EQ(error("gpu_scatter x text=8 heads=2"), "case x: no image");
   EXPECT_EQ(error("gpu_host x sequences=3000 heads=2 longest=5"), "case x: sequences: 3000");
   EXPECT_EQ(error("gpu_host x sequences=3 heads=2"), "case x: no longest");
+  EXPECT_EQ(error("gpu_load x mib=0"), "case x: mib: 0");
 }
 
 }  // namespace
