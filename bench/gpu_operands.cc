@@ -132,7 +132,7 @@ GpuContender AttentionOperands::Attention() {
 
 GpuContender AttentionOperands::Refresh() {
   return {.name = "segue", .version = "", .rotation = 1, .enqueue = [this](void* stream, int64_t) {
-            return kernels::RefreshScheduleSm90(
+            return kernels::RefreshSchedule(
                 schedule_shape_, static_cast<const attention::SegmentRows*>(rows_.data()),
                 static_cast<const int32_t*>(count_.data()), schedule_.data(), Stream::Cuda(stream));
           }};

@@ -9,6 +9,7 @@
 #include "bench/attention_check.h"
 #include "bench/gpu_measure.h"
 #include "kernels/attention_sm90.h"
+#include "kernels/refresh_schedule.h"
 
 namespace segue::bench {
 

@@ -69,11 +69,4 @@ Result<int32_t> AttentionSm90Ctas();
 // AttentionSm90Rejects says; a launch that CUDA refuses.
 Status AttentionSm90(const AttentionSm90Params& params, const Stream& stream);
 
-// Enqueues what BuildSchedule does, byte for byte, from lengths in device memory: `rows` holds
-// capacity.segments entries a sequence, `sequences` one count. Mistakes in the lengths are reported
-// in the schedule's header and leave it without work.
-// Errors: a capacity out of range; a launch that CUDA refuses.
-Status RefreshScheduleSm90(const ScheduleShape& shape, const SegmentRows* rows,
-                           const int32_t* sequences, void* schedule, const Stream& stream);
-
 }  // namespace segue::kernels

@@ -161,9 +161,9 @@ void Batch::Upload() {
 }
 
 Status Batch::Refresh(const Stream& stream) {
-  return RefreshScheduleSm90(shape_, static_cast<const SegmentRows*>(device_rows_->data()),
-                             static_cast<const int32_t*>(device_count_->data()), schedule_->data(),
-                             stream);
+  return RefreshSchedule(shape_, static_cast<const SegmentRows*>(device_rows_->data()),
+                         static_cast<const int32_t*>(device_count_->data()), schedule_->data(),
+                         stream);
 }
 
 Status Batch::Run(const Stream& stream) {

@@ -10,6 +10,7 @@
 
 #include "gpu/gpu_memory.h"
 #include "kernels/attention_sm90.h"
+#include "kernels/refresh_schedule.h"
 
 namespace segue::kernels {
 

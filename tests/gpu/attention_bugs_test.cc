@@ -135,8 +135,7 @@ TEST_F(AttentionBugsGpu, AsManySequencesAsThereMayBe) {
   ScheduleShape shape{};
   shape.capacity = {kMaxSequences + 1, 1, 1};
   shape.q_heads = shape.ctas = 1;
-  const Status refused =
-      RefreshScheduleSm90(shape, nullptr, nullptr, nullptr, Stream::Cuda(nullptr));
+  const Status refused = RefreshSchedule(shape, nullptr, nullptr, nullptr, Stream::Cuda(nullptr));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().Message().find("2048"), std::string::npos) << refused.error().Message();
 

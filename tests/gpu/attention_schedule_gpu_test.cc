@@ -11,6 +11,7 @@
 #include "gpu/attention_batch.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/attention_sm90.h"
+#include "kernels/refresh_schedule.h"
 
 namespace segue::kernels {
 namespace {
@@ -74,9 +75,9 @@ TEST(AttentionScheduleGpu, DeviceAndHostAgreeOn1000Layouts) {
     count_memory.Write(&count);
     ASSERT_EQ(cudaMemset(schedule_memory.data(), 0xa5, bytes), cudaSuccess);
     const Status status =
-        RefreshScheduleSm90(shape, static_cast<const SegmentRows*>(rows_memory.data()),
-                            static_cast<const int32_t*>(count_memory.data()),
-                            schedule_memory.data(), Stream::Cuda(nullptr));
+        RefreshSchedule(shape, static_cast<const SegmentRows*>(rows_memory.data()),
+                        static_cast<const int32_t*>(count_memory.data()), schedule_memory.data(),
+                        Stream::Cuda(nullptr));
     ASSERT_TRUE(status.ok()) << status.error().Message();
     std::vector<uint8_t> device(bytes);
     ASSERT_EQ(cudaMemcpy(device.data(), schedule_memory.data(), bytes, cudaMemcpyDeviceToHost),

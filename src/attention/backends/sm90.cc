@@ -1,56 +1,19 @@
-// Plans of our kernel for Hopper GPUs: a schedule in the workspace, written from the host through
-// page-locked memory or by the refresh kernel.
+// Plans of our kernel for Hopper GPUs.
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "attention/backends/plan_backend.h"
-#include "attention/backends/sm90_upload.h"
+#include "attention/backends/schedule_plan.h"
 #include "attention/plan_check.h"
-#include "device/gpu.h"
 #include "device/stream.h"
-#include "device/upload_ring.h"
 #include "kernels/attention_sm90.h"
-#include "kernels/schedule_builder.h"
 
 namespace segue::attention {
 namespace {
 
 using kernels::AttentionSm90Params;
 using kernels::AttentionSm90Source;
-using kernels::ScheduleHeader;
-using kernels::ScheduleShape;
-
-constexpr int64_t kAlignment = 256;
-
-int64_t AlignUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Entries of work that any lengths within the settings need.
-int64_t WorkCapacity(const PlanSettings& settings) {
-  const int64_t segments = std::min<int64_t>(
-      int64_t{settings.max_sequences} * settings.max_segments, settings.max_query_rows);
-  return kernels::MaxWork(settings.max_query_rows, segments, settings.options.q_heads,
-                          settings.gpu->multiprocessors);
-}
-
-ScheduleShape ShapeOf(const PlanSettings& settings) {
-  ScheduleShape shape{};
-  shape.capacity = {settings.max_sequences, settings.max_segments,
-                    static_cast<int32_t>(WorkCapacity(settings))};
-  shape.q_heads = settings.options.q_heads;
-  shape.causal = settings.options.causal ? 1 : 0;
-  shape.ctas = settings.gpu->multiprocessors;
-  shape.sources = static_cast<int32_t>(settings.tensors.size());
-  for (size_t i = 0; i < settings.tensors.size(); ++i) {
-    shape.source_rows[i] = {settings.tensors[i].q_rows, settings.tensors[i].kv_rows};
-  }
-  shape.lse_rows = settings.max_query_rows;
-  return shape;
-}
 
 // Parameters of a call but for what differs between calls.
 AttentionSm90Params ParamsOf(const PlanSettings& settings) {
@@ -74,20 +37,14 @@ std::string RejectsSm90(const PlanSettings& settings) {
     return "compute capability " + std::to_string(capability / 10) + "." +
            std::to_string(capability % 10) + ", not 9.0";
   }
-  if (settings.tensors.size() > kernels::kMaxSources) {
-    return std::to_string(settings.tensors.size()) + " tensor sets, more than 8";
-  }
+  if (std::string reason = SchedulePlan::Rejects(settings); !reason.empty()) return reason;
   AttentionSm90Params params = ParamsOf(settings);
   params.capacity = {settings.max_sequences, settings.max_segments, 0};
   alignas(16) static int32_t somewhere[4];  // pointers are checked with each call
   params.schedule = somewhere;
   params.counters = somewhere;
   const char* reason = kernels::AttentionSm90Rejects(params);
-  if (reason != nullptr) return reason;
-  if (WorkCapacity(settings) > std::numeric_limits<int32_t>::max()) {
-    return "more than 2^31 - 1 tiles of work";
-  }
-  return "";
+  return reason != nullptr ? reason : "";
 }
 
 // What the copy engine and 16-byte stores need of a tensor, by name.
@@ -141,71 +98,11 @@ Status FillSource(const TensorSet& set, size_t index, AttentionSm90Source& sourc
   return {};
 }
 
-std::string DescribeError(const ScheduleHeader& header) {
-  switch (header.error) {
-    case kernels::kScheduleOk:
-      return "";
-    case kernels::kScheduleSequences:
-      return "the number of sequences is negative or beyond max_sequences";
-    case kernels::kScheduleSource:
-      return "a segment names a tensor set that there is not";
-    case kernels::kScheduleRows:
-      return "a segment has negative rows, or rows outside its tensor set";
-    case kernels::kScheduleWork:
-    case kernels::kScheduleLse:
-      return "the sequences have more query rows than max_query_rows";
-    default:
-      return "unknown: was the workspace prepared?";
-  }
-}
-
-class Sm90Plan : public BackendPlan {
+class Sm90Plan : public SchedulePlan {
  public:
   explicit Sm90Plan(const PlanSettings& settings)
-      : settings_(settings), shape_(ShapeOf(settings)), params_(ParamsOf(settings)) {
-    params_.capacity = shape_.capacity;
-  }
-
-  // The schedule, then the counters: what is written once a step and what every call writes share
-  // no cache line.
-  int64_t workspace_bytes() const override { return CountersOffset() + kAlignment; }
-
-  Status Prepare(void* workspace, void* stream) override {
-    Forget();
-    constexpr int64_t kEnough = 512 << 10;  // 64 sequences of 4096 rows and 12 heads: 393 KB
-    SEGUE_RETURN_IF_ERROR(
-        uploads_.Reserve(std::min(kernels::ScheduleBytes(shape_.capacity), kEnough)));
-    // A header of zeros is a schedule without work.
-    SEGUE_RETURN_IF_ERROR(SetToZero(workspace, sizeof(ScheduleHeader), stream));
-    return SetToZero(static_cast<uint8_t*>(workspace) + CountersOffset(), kAlignment, stream);
-  }
-
-  Status SetLengths(Span<const SegmentRows> rows, void* workspace, void* stream) override {
-    if (IsLast(rows, workspace, stream)) return {};
-    const auto sequences = static_cast<int32_t>(rows.size() / settings_.max_segments);
-    const ScheduleHeader& header = builder_.Measure(shape_, rows.data(), sequences);
-    if (header.error != kernels::kScheduleOk) {
-      return Invalid("set attention lengths", "sequence " + std::to_string(header.error_sequence),
-                     DescribeError(header), "lengths within the settings");
-    }
-    Forget();
-    upload_.LayOut(shape_.capacity, sequences, header.work, workspace);
-    SEGUE_ASSIGN_OR_RETURN(void* memory, uploads_.Acquire(upload_.bytes()));
-    builder_.Write(upload_.PartsIn(memory));
-    SEGUE_RETURN_IF_ERROR(uploads_.Upload(upload_.copies(), stream));
-    last_rows_.assign(rows.begin(), rows.end());
-    last_workspace_ = workspace;
-    last_stream_ = stream;
-    return {};
-  }
-
-  Status Refresh(const SegmentRows* rows, const int32_t* sequences, void* workspace,
-                 void* stream) override {
-    Forget();
-    SEGUE_ASSIGN_OR_RETURN(const bool capturing, IsCapturing(stream));
-    // A graph may change the workspace whenever it is replayed, unseen by the plan.
-    if (capturing) replayed_ = true;
-    return kernels::RefreshScheduleSm90(shape_, rows, sequences, workspace, Stream::Cuda(stream));
+      : SchedulePlan(settings), params_(ParamsOf(settings)) {
+    params_.capacity = shape().capacity;
   }
 
   Status Run(Span<const TensorSet> tensors, float* lse, int64_t lse_stride, void* workspace,
@@ -215,89 +112,42 @@ class Sm90Plan : public BackendPlan {
       SEGUE_RETURN_IF_ERROR(FillSource(tensors[i], i, params.sources[i]));
     }
     params.schedule = workspace;
-    params.counters =
-        reinterpret_cast<int32_t*>(static_cast<uint8_t*>(workspace) + CountersOffset());
+    params.counters = CountersIn(workspace);
     params.lse = lse;
     params.lse_stride = lse_stride;
     return kernels::AttentionSm90(params, Stream::Cuda(stream));
   }
 
-  Result<LengthsReport> ReadReport(void* workspace, void* stream) const override {
-    ScheduleHeader header{};
-    SEGUE_RETURN_IF_ERROR(ReadBack(&header, workspace, sizeof(header), stream));
-    if (header.error == kernels::kScheduleOk) return LengthsReport{};
-    // Of the batch as a whole the header counts sequences.
-    const bool whole =
-        header.error == kernels::kScheduleWork || header.error == kernels::kScheduleLse;
-    return LengthsReport{.error = header.error,
-                         .sequence = whole ? 0 : header.error_sequence,
-                         .description = DescribeError(header)};
-  }
-
   Result<WorkList> Work(Span<const SegmentRows> rows) const override;
 
  private:
-  int64_t CountersOffset() const { return AlignUp(kernels::ScheduleBytes(shape_.capacity)); }
-
-  void Forget() { last_workspace_ = nullptr; }
-
-  // Whether the workspace holds these lengths already, for whatever this stream does next.
-  bool IsLast(Span<const SegmentRows> rows, void* workspace, void* stream) const {
-    return !replayed_ && workspace == last_workspace_ && stream == last_stream_ &&
-           rows.size() == last_rows_.size() &&
-           (rows.empty() || std::memcmp(rows.data(), last_rows_.data(), rows.size_bytes()) == 0);
-  }
-
-  PlanSettings settings_;
-  ScheduleShape shape_;
   AttentionSm90Params params_;
-  kernels::ScheduleBuilder builder_;
-  UploadRing uploads_;
-  Sm90Upload upload_;
-  std::vector<SegmentRows> last_rows_;
-  void* last_workspace_ = nullptr;
-  void* last_stream_ = nullptr;
-  bool replayed_ = false;
 };
 
 Result<WorkList> Sm90Plan::Work(Span<const SegmentRows> rows) const {
-  kernels::ScheduleBuilder builder;
-  const auto sequences = static_cast<int32_t>(rows.size() / settings_.max_segments);
-  const ScheduleHeader header = builder.Measure(shape_, rows.data(), sequences);
-  if (header.error != kernels::kScheduleOk) {
-    return Invalid("list attention work", "rows", DescribeError(header),
-                   "lengths within the settings");
-  }
-  ScheduleHeader written{};
-  std::vector<kernels::SequenceRecord> records(sequences);
-  std::vector<kernels::SegmentRecord> segments(rows.size());
-  std::vector<kernels::WorkItem> work(header.work);
-  builder.Write({&written, records.data(), segments.data(), work.data()});
-
+  SEGUE_ASSIGN_OR_RETURN(const HostSchedule schedule, Build(rows));
+  const int32_t segments = settings().max_segments;
   WorkList list{.query_rows = kernels::kQueryTile,
-                .key_rows = kernels::KeyTileOf(shape_.causal),
-                .dynamic = header.dynamic != 0};
-  list.workers.resize(shape_.ctas);
+                .key_rows = kernels::KeyTileOf(shape().causal),
+                .dynamic = schedule.header.dynamic != 0};
+  list.workers.resize(shape().ctas);
   int64_t tiles = 0;
-  for (int32_t i = 0; i < sequences; ++i) {
-    const SegmentRows* own = rows.data() + int64_t{i} * settings_.max_segments;
-    tiles += kernels::SumSequence(own, shape_).query_tiles * shape_.q_heads;
+  for (size_t i = 0; i < rows.size(); i += segments) {
+    tiles += kernels::SumSequence(rows.data() + i, shape()).query_tiles * shape().q_heads;
   }
-  list.halves = 2 * (header.work - tiles);
-  for (const kernels::WorkItem& item : work) {
-    const kernels::SequenceRecord& sequence = records[item.sequence];
-    const kernels::SegmentRecord* own = &segments[int64_t{item.sequence} * settings_.max_segments];
+  list.halves = 2 * (schedule.header.work - tiles);
+  for (const kernels::WorkItem& item : schedule.work) {
+    const kernels::SequenceRecord& sequence = schedule.sequences[item.sequence];
+    const kernels::SegmentRecord* own = &schedule.segments[int64_t{item.sequence} * segments];
     const int32_t query_rows = item.head_and_rows % 256;
     const int32_t query_begin = own[item.segment].q_position + item.row;
     int32_t keys = sequence.key_extent;
     if (query_rows == 0) {
       keys = 0;  // the second half of a tile that has no such rows
-    } else if (shape_.causal != 0) {
+    } else if (shape().causal != 0) {
       const int32_t seen = sequence.kv_rows - sequence.q_rows + query_begin + query_rows;
       keys = 0;
-      for (int32_t s = 0; s < settings_.max_segments; ++s) {
-        keys = kernels::KeyLimit(own[s], seen, keys);
-      }
+      for (int32_t s = 0; s < segments; ++s) keys = kernels::KeyLimit(own[s], seen, keys);
     }
     list.tiles.push_back({.sequence = item.sequence,
                           .head = item.head_and_rows / 256,

@@ -1,5 +1,6 @@
-// Linked instead of the kernel where the build has no CUDA.
+// Linked instead of the kernel, and of the one that makes schedules, where the build has no CUDA.
 #include "kernels/attention_sm90.h"
+#include "kernels/refresh_schedule.h"
 
 namespace segue::kernels {
 namespace {
@@ -18,8 +19,8 @@ Result<int32_t> AttentionSm90Ctas() { return NoCuda("attention"); }
 
 Status AttentionSm90(const AttentionSm90Params&, const Stream&) { return NoCuda("attention"); }
 
-Status RefreshScheduleSm90(const ScheduleShape&, const SegmentRows*, const int32_t*, void*,
-                           const Stream&) {
+Status RefreshSchedule(const ScheduleShape&, const SegmentRows*, const int32_t*, void*,
+                       const Stream&) {
   return NoCuda("refresh the attention schedule");
 }
 

@@ -1,4 +1,4 @@
-#include "attention/backends/sm90_upload.h"
+#include "attention/backends/schedule_upload.h"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,11 @@ using kernels::ScheduleShape;
 
 // A schedule that arrives in copies is that of the host in every byte that the kernel reads,
 // whatever was in the workspace.
-TEST(Sm90Upload, BringsEveryByteInUse) {
+TEST(ScheduleUpload, BringsEveryByteInUse) {
   std::mt19937 random(41);
   const auto below = [&random](int32_t n) { return static_cast<int32_t>(random() % n); };
   kernels::ScheduleBuilder builder;
-  Sm90Upload upload;
+  ScheduleUpload upload;
   bool one_copy = false;
   bool three_copies = false;
   for (int trial = 0; trial < 300; ++trial) {

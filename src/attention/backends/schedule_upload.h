@@ -13,7 +13,7 @@ namespace segue::attention {
 // device are one copy, gap included, since a copy costs more than the bytes. What a gap holds does
 // not matter: records of sequences that a batch has not, and entries past header.work, are never
 // read.
-class Sm90Upload {
+class ScheduleUpload {
  public:
   // For `sequences` sequences and `work` entries, into the schedule at `schedule`.
   void LayOut(const kernels::ScheduleCapacity& capacity, int32_t sequences, int32_t work,

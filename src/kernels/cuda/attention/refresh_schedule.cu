@@ -4,7 +4,9 @@
 // writes its share of the table, so that one launch without any grid-wide barrier does.
 #include <cuda_runtime.h>
 
-#include "kernels/attention_sm90.h"
+#include <string>
+
+#include "kernels/refresh_schedule.h"
 
 namespace segue::kernels {
 namespace {
@@ -193,8 +195,8 @@ Error RefreshError(const char* argument, const std::string& got, const char* wan
 
 }  // namespace
 
-Status RefreshScheduleSm90(const ScheduleShape& shape, const SegmentRows* rows,
-                           const int32_t* sequences, void* schedule, const Stream& stream) {
+Status RefreshSchedule(const ScheduleShape& shape, const SegmentRows* rows,
+                       const int32_t* sequences, void* schedule, const Stream& stream) {
   const ScheduleCapacity& capacity = shape.capacity;
   if (capacity.sequences <= 0 || capacity.sequences > kMaxSequences) {
     return RefreshError("capacity.sequences", std::to_string(capacity.sequences), "1 to 2048");

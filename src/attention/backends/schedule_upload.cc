@@ -1,9 +1,9 @@
-#include "attention/backends/sm90_upload.h"
+#include "attention/backends/schedule_upload.h"
 
 namespace segue::attention {
 
-void Sm90Upload::LayOut(const kernels::ScheduleCapacity& capacity, int32_t sequences, int32_t work,
-                        void* schedule) {
+void ScheduleUpload::LayOut(const kernels::ScheduleCapacity& capacity, int32_t sequences,
+                            int32_t work, void* schedule) {
   copies_.clear();
   bytes_ = 0;
   auto* to = static_cast<uint8_t*>(schedule);
@@ -14,7 +14,7 @@ void Sm90Upload::LayOut(const kernels::ScheduleCapacity& capacity, int32_t seque
   work_ = Add(to + kernels::WorkOffset(capacity), work * int64_t{sizeof(kernels::WorkItem)});
 }
 
-kernels::ScheduleParts Sm90Upload::PartsIn(void* memory) const {
+kernels::ScheduleParts ScheduleUpload::PartsIn(void* memory) const {
   auto* bytes = static_cast<uint8_t*>(memory);
   return {reinterpret_cast<kernels::ScheduleHeader*>(bytes + records_),
           reinterpret_cast<kernels::SequenceRecord*>(bytes + records_ + kernels::SequencesOffset()),
@@ -22,7 +22,7 @@ kernels::ScheduleParts Sm90Upload::PartsIn(void* memory) const {
           reinterpret_cast<kernels::WorkItem*>(bytes + work_)};
 }
 
-int64_t Sm90Upload::Add(uint8_t* to, int64_t size) {
+int64_t ScheduleUpload::Add(uint8_t* to, int64_t size) {
   constexpr int64_t kSmallGap = 16 << 10;
   if (size == 0) return bytes_;
   if (!copies_.empty()) {
