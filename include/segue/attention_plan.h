@@ -51,7 +51,8 @@ struct PlanSettings {
   // refuse. Lengths from the host (SetLengths) serve in either case.
   bool device_lengths = false;
   bool wants_lse = false;
-  // The only back end to consider ("sm90", "cudnn", "cpu", "ref"); empty: the first that accepts.
+  // The only back end to consider ("sm90", "cudnn", "cuda", "cpu", "ref"); empty: the first that
+  // accepts.
   std::string backend;
   // Back ends that the model admits; empty: all. A `backend` outside is an error that says so.
   std::vector<std::string> admitted;

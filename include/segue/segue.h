@@ -251,7 +251,7 @@ typedef struct segue_attention_plan_settings {
   int64_t max_query_rows;            // of all sequences together
   const segue_attention_batch* batch;
   const segue_attention_options* options;
-  const char* backend;          // "sm90", "cudnn", "cpu", "ref"; NULL: the first that accepts
+  const char* backend;          // "sm90", "cudnn", "cuda", "cpu", "ref"; NULL: first that accepts
   const char* const* admitted;  // back ends that the model admits; NULL: all
   // SEGUE_CUDA: the GPU to plan for, 90 and 132 on an H200; 0: the calling thread's current one.
   int32_t gpu_compute_capability;

@@ -12,10 +12,7 @@ constexpr char kOp[] = "choose an attention back end";
 
 // The fastest first, the reference last.
 constexpr const PlanBackend* kBackends[] = {
-    &kSm90PlanBackend,
-    &kCudnnPlanBackend,
-    &kCpuPlanBackend,
-    &kRefPlanBackend,
+    &kSm90PlanBackend, &kCudnnPlanBackend, &kCudaPlanBackend, &kCpuPlanBackend, &kRefPlanBackend,
 };
 
 std::string Names() {

@@ -40,15 +40,16 @@ TEST(PlanAttention, ShowsTilesOrderAndBackEnd) {
   const Outcome outcome =
       PlanAttention({"--heads", "24", "--lengths", "64+5120", "--gpu", "9.0:132", "--tiles", "2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* part : {"24 query and 24 key/value heads of 128, bfloat16, not causal, on CUDA",
-                           "132 multiprocessors",
-                           "at most 1 sequence of 2 segments, 5184 query rows, in 2 tensor sets",
-                           "back end sm90: chosen\n", "back end cudnn: sm90 comes first\n",
-                           "back end cpu: works on host memory only\n", "planned for: as given\n",
-                           "lengths: 1 sequence, 5184 query rows, 5184 key rows\n",
-                           "tiles: 1044 of at most 128 query rows", "order: fixed", "7.91 waves",
-                           "the last 120 tiles are halves", "tiles taken: 7 to 8 a worker",
-                           "entry  sequence  head", "..."}) {
+  for (const char* part :
+       {"24 query and 24 key/value heads of 128, bfloat16, not causal, on CUDA",
+        "132 multiprocessors",
+        "at most 1 sequence of 2 segments, 5184 query rows, in 2 tensor sets",
+        "back end sm90: chosen\n", "back end cudnn: sm90 comes first\n",
+        "back end cuda: sm90 comes first\n", "back end cpu: works on host memory only\n",
+        "planned for: as given\n", "lengths: 1 sequence, 5184 query rows, 5184 key rows\n",
+        "tiles: 1044 of at most 128 query rows", "order: fixed", "7.91 waves",
+        "the last 120 tiles are halves", "tiles taken: 7 to 8 a worker", "entry  sequence  head",
+        "..."}) {
     EXPECT_TRUE(Has(outcome.out, part)) << part << "\n" << outcome.out;
   }
   EXPECT_TRUE(Has(outcome.out, "    0         0     0  0..64")) << outcome.out;
@@ -70,6 +71,13 @@ TEST(PlanAttention, JsonHoldsEveryTile) {
   for (const nlohmann::json& tile : work["tiles"]) rows += tile["query_rows"].get<int64_t>();
   EXPECT_EQ(rows, 4 * (364 + 4110));
   EXPECT_EQ(work["workers"].size(), 132U);
+}
+
+TEST(PlanAttention, SmallHeadsWithLengthsOnTheDevice) {
+  const nlohmann::json json = MustPlan({"--heads", "6", "--head-dim", "32", "--lengths", "20+256",
+                                        "--gpu", "9.0:132", "--device-lengths"});
+  EXPECT_EQ(json["backend"], "cuda");
+  EXPECT_EQ(json["work"]["tiles"].size(), 2U * 6 * (1 + 2));
 }
 
 TEST(PlanAttention, PlansForTheCpu) {

@@ -16,7 +16,6 @@
 namespace segue::kernels {
 namespace {
 
-constexpr int32_t kHeadDim = 128;
 constexpr uint16_t kCanary = 0x7fc1;  // a NaN that no kernel writes
 constexpr float kUnwritten = 12345.0f;
 
@@ -50,8 +49,8 @@ Batch::Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& op
       return memory_.back().get();
     };
     const int32_t heads = options.q_heads + 2 * options.kv_heads;
-    sources_[s].fused.resize(int64_t{sources_[s].rows} * heads * kHeadDim);
-    sources_[s].output.resize(int64_t{sources_[s].rows} * options.q_heads * kHeadDim);
+    sources_[s].fused.resize(int64_t{sources_[s].rows} * heads * options_.head_dim);
+    sources_[s].output.resize(int64_t{sources_[s].rows} * options.q_heads * options_.head_dim);
     sources_[s].device_fused = make(static_cast<int64_t>(sources_[s].fused.size()) * 2);
     sources_[s].device_output = make(static_cast<int64_t>(sources_[s].output.size()) * 2);
   }
@@ -111,7 +110,7 @@ void Batch::Poison(uint16_t q, uint16_t k, uint16_t v) {
       const uint16_t of_keys = h < options_.q_heads + options_.kv_heads ? k : v;
       for (int32_t row = 0; row < source.rows; ++row) {
         if (used[row]) continue;
-        std::fill_n(Row(source, row, h), kHeadDim, h < options_.q_heads ? q : of_keys);
+        std::fill_n(Row(source, row, h), options_.head_dim, h < options_.q_heads ? q : of_keys);
       }
     }
   }
@@ -125,7 +124,7 @@ void Batch::Fill(Part part, const std::function<float(const Element&)>& value) {
       const std::vector<bool>& used = Used(source, h);
       for (int32_t row = 0; row < source.rows; ++row) {
         uint16_t* elements = Row(source, row, h);
-        for (int32_t d = 0; used[row] && d < kHeadDim; ++d) {
+        for (int32_t d = 0; used[row] && d < options_.head_dim; ++d) {
           elements[d] = Bits(value({Value(elements[d]), row, d}));
         }
       }
@@ -140,7 +139,7 @@ void Batch::CopySequence(const Batch& other, int32_t from, int32_t to) {
     for (int32_t h = 0; h < options_.q_heads + 2 * options_.kv_heads; ++h) {
       const int32_t count = h < options_.q_heads ? a.q_rows : a.kv_rows;
       for (int32_t r = 0; r < count; ++r) {
-        std::copy_n(other.Row(other.sources_[s], a.q_begin + r, h), kHeadDim,
+        std::copy_n(other.Row(other.sources_[s], a.q_begin + r, h), options_.head_dim,
                     Row(sources_[s], b.q_begin + r, h));
       }
     }
@@ -167,33 +166,60 @@ Status Batch::Refresh(const Stream& stream) {
 }
 
 Status Batch::Run(const Stream& stream) {
+  return options_.backend == BatchOptions::Backend::kSm90 ? RunSm90(stream) : RunCuda(stream);
+}
+
+attention::TensorSet Batch::TensorsOf(const Source& source) const {
+  auto* q = static_cast<uint16_t*>(source.device_fused->data());
+  const int64_t dim = options_.head_dim;
+  const int64_t stride = (options_.q_heads + int64_t{2} * options_.kv_heads) * dim;
+  return {.q = {q, stride, dim},
+          .k = {q + options_.q_heads * dim, stride, dim},
+          .v = {q + (options_.q_heads + options_.kv_heads) * dim, stride, dim},
+          .o = {source.device_output->data(), options_.q_heads * dim, dim},
+          .q_rows = source.rows,
+          .kv_rows = source.rows};
+}
+
+Status Batch::RunSm90(const Stream& stream) {
   AttentionSm90Params params;
-  const int64_t stride = int64_t{options_.q_heads + 2 * options_.kv_heads} * kHeadDim;
   for (size_t s = 0; s < sources_.size(); ++s) {
-    const auto* q = static_cast<const uint16_t*>(sources_[s].device_fused->data());
+    const attention::TensorSet tensors = TensorsOf(sources_[s]);
     AttentionSm90Source& source = params.sources[s];
-    source.q = q;
-    source.k = q + int64_t{options_.q_heads} * kHeadDim;
-    source.v = q + int64_t{options_.q_heads + options_.kv_heads} * kHeadDim;
-    source.o = sources_[s].device_output->data();
-    source.q_row_stride = source.k_row_stride = source.v_row_stride = stride;
-    source.o_row_stride = int64_t{options_.q_heads} * kHeadDim;
-    source.q_rows = source.kv_rows = sources_[s].rows;
+    source.q = tensors.q.data;
+    source.k = tensors.k.data;
+    source.v = tensors.v.data;
+    source.o = tensors.o.data;
+    source.q_row_stride = source.k_row_stride = source.v_row_stride = tensors.q.row_stride;
+    source.o_row_stride = tensors.o.row_stride;
+    source.q_rows = source.kv_rows = tensors.q_rows;
   }
+  params.ctas = shape_.ctas;
+  params.counters = static_cast<int32_t*>(counters_->data());
+  return AttentionSm90(Complete(params), stream);
+}
+
+Status Batch::RunCuda(const Stream& stream) {
+  AttentionCudaParams params;
+  for (size_t s = 0; s < sources_.size(); ++s) params.sources[s] = TensorsOf(sources_[s]);
+  params.multiprocessors = shape_.ctas;
+  return AttentionCuda(Complete(params), stream);
+}
+
+template <class Params>
+const Params& Batch::Complete(Params& params) const {
   params.source_count = static_cast<int32_t>(sources_.size());
   params.schedule = schedule_->data();
   params.capacity = shape_.capacity;
-  params.counters = static_cast<int32_t*>(counters_->data());
   params.lse = static_cast<float*>(device_lse_->data());
   params.lse_stride = lse_rows_;
   params.q_heads = options_.q_heads;
   params.kv_heads = options_.kv_heads;
-  params.head_dim = kHeadDim;
-  params.ctas = shape_.ctas;
-  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
+  params.head_dim = options_.head_dim;
+  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(options_.head_dim));
   params.causal = options_.causal;
   params.element_type = options_.element_type;
-  return AttentionSm90(params, stream);
+  return params;
 }
 
 void Batch::Fetch() {
@@ -250,7 +276,7 @@ std::string Batch::CheckSequence(int32_t sequence, int64_t lse_begin) const {
 // What no sequence may touch.
 std::string Batch::CheckUnused(int64_t lse_rows) const {
   for (const Source& source : sources_) {
-    const int64_t width = int64_t{options_.q_heads} * kHeadDim;
+    const int64_t width = int64_t{options_.q_heads} * options_.head_dim;
     for (int32_t row = 0; row < source.rows; ++row) {
       if (source.q_used[row]) continue;
       for (int64_t j = 0; j < width; ++j) {
@@ -303,33 +329,35 @@ std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64
     const uint16_t* k = Row(*source, r, options_.q_heads + kv_head);
     double dot = 0;
     double terms = 0;
-    for (int32_t d = 0; d < kHeadDim; ++d) {
+    for (int32_t d = 0; d < options_.head_dim; ++d) {
       const double term = double{Value(q[d])} * Value(k[d]);
       dot += term;
       terms += std::abs(term);
     }
-    scores.push_back(dot / std::sqrt(double{kHeadDim}));
-    score_error = std::max(score_error, 0x1p-21 * terms / std::sqrt(double{kHeadDim}));
+    scores.push_back(dot / std::sqrt(static_cast<double>(options_.head_dim)));
+    score_error =
+        std::max(score_error, 0x1p-21 * terms / std::sqrt(static_cast<double>(options_.head_dim)));
   }
   const double maximum = keys.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
   double sum = 0;
-  std::vector<double> output(kHeadDim, 0.0);
-  std::vector<double> magnitude(kHeadDim, 0.0);
+  std::vector<double> output(options_.head_dim, 0.0);
+  std::vector<double> magnitude(options_.head_dim, 0.0);
   for (size_t i = 0; i < keys.size(); ++i) {
     const double p = std::exp(scores[i] - maximum);
     const uint16_t* v =
         Row(*keys[i].first, keys[i].second, options_.q_heads + options_.kv_heads + kv_head);
     sum += p;
-    for (int32_t d = 0; d < kHeadDim; ++d) {
+    for (int32_t d = 0; d < options_.head_dim; ++d) {
       output[d] += p * Value(v[d]);
       magnitude[d] += p * std::abs(Value(v[d]));
     }
   }
   const uint16_t* got =
-      own.output.data() + (int64_t{place.q_begin + row} * options_.q_heads + head) * kHeadDim;
+      own.output.data() +
+      (int64_t{place.q_begin + row} * options_.q_heads + head) * options_.head_dim;
   const double bound =
       (options_.element_type == attention::ElementType::kBFloat16 ? 0x1p-7 : 0x1p-10) + score_error;
-  for (int32_t d = 0; d < kHeadDim; ++d) {
+  for (int32_t d = 0; d < options_.head_dim; ++d) {
     const double want = keys.empty() ? 0 : output[d] / sum;
     const double allowed = keys.empty() ? 0 : bound * magnitude[d] / sum + 1e-6;
     const double value = Value(got[d]);
@@ -348,7 +376,7 @@ std::string Batch::CheckRow(int32_t sequence, int32_t query, int32_t head, int64
 
 std::vector<uint16_t> Batch::OutputOf(int32_t sequence) const {
   std::vector<uint16_t> bytes;
-  const int64_t width = int64_t{options_.q_heads} * kHeadDim;
+  const int64_t width = int64_t{options_.q_heads} * options_.head_dim;
   for (int32_t s = 0; s < shape_.capacity.segments; ++s) {
     const SegmentRows segment = SegmentAt(sequence, s);
     const auto begin = sources_[s].output.begin() + segment.q_begin * width;
@@ -414,11 +442,11 @@ float Batch::Value(uint16_t bits) const {
 
 uint16_t* Batch::Row(Source& source, int32_t row, int32_t head) {
   const int64_t heads = options_.q_heads + 2 * int64_t{options_.kv_heads};
-  return source.fused.data() + (row * heads + head) * kHeadDim;
+  return source.fused.data() + (row * heads + head) * options_.head_dim;
 }
 const uint16_t* Batch::Row(const Source& source, int32_t row, int32_t head) const {
   const int64_t heads = options_.q_heads + 2 * int64_t{options_.kv_heads};
-  return source.fused.data() + (row * heads + head) * kHeadDim;
+  return source.fused.data() + (row * heads + head) * options_.head_dim;
 }
 
 SegmentRows Batch::SegmentAt(int32_t sequence, int32_t segment) const {

@@ -1,4 +1,5 @@
-// A batch of random sequences on the GPU, run through the sm90 kernel and judged against float64.
+// A batch of random sequences on the GPU, run through one of our kernels and judged against
+// float64.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "gpu/gpu_memory.h"
+#include "kernels/attention_cuda.h"
 #include "kernels/attention_sm90.h"
 #include "kernels/refresh_schedule.h"
 
@@ -34,10 +36,13 @@ struct BatchOptions {
   // Check looks at each of so many query rows, and the first and last two of every sequence.
   int32_t rows_apart = 1;
   GpuMemory::Place place = GpuMemory::Place::kAnywhere;
+  enum class Backend : uint8_t { kSm90, kCuda };
+  Backend backend = Backend::kSm90;
+  int32_t head_dim = 128;
 };
 
 // Source s holds segment s of every sequence, rows one after the other with gaps between, as slices
-// of one fused [rows, (q_heads + 2 kv_heads) x 128] tensor; O has a tensor of its own.
+// of one fused [rows, (q_heads + 2 kv_heads) x head_dim] tensor; O has a tensor of its own.
 class Batch {
  public:
   Batch(const std::vector<SequenceLengths>& lengths, const BatchOptions& options, uint32_t seed);
@@ -94,6 +99,11 @@ class Batch {
   };
 
   void Place();
+  attention::TensorSet TensorsOf(const Source& source) const;
+  Status RunSm90(const Stream& stream);
+  Status RunCuda(const Stream& stream);
+  template <class Params>
+  const Params& Complete(Params& params) const;  // what both kernels' parameters have
   float Value(uint16_t bits) const;
   uint16_t Bits(float value) const;
   const std::vector<bool>& Used(const Source& source, int32_t head) const;

@@ -120,30 +120,39 @@ class AttentionFormsGpu : public testing::Test {
           FillRows(random, segment.v, segment.kv_rows, kKvHeads);
         }
       }
+      const std::vector<uint16_t> canaries = want;
+      const std::vector<float> want_lse = RunPlan(*host, options, Place::kCpu, "ref");
       GpuMemory device_in(static_cast<int64_t>(in.size()) * 2);
       GpuMemory device_out(static_cast<int64_t>(want.size()) * 2);
       device_in.Write(in.data());
-      device_out.Write(want.data());  // canaries so far
       const Result<Batch> device = form(static_cast<uint16_t*>(device_in.data()),
                                         static_cast<uint16_t*>(device_out.data()), options);
       ASSERT_TRUE(device.ok());
-      const std::vector<float> want_lse = RunPlan(*host, options, Place::kCpu, "ref");
-      const std::vector<float> got_lse = RunPlan(*device, options, Place::kCuda, "sm90");
-      std::vector<uint16_t> got(want.size());
-      device_out.Read(got.data());
-      Compare(got, want, what);
-      ASSERT_EQ(got_lse.size(), want_lse.size()) << what;
-      for (size_t i = 0; i < want_lse.size(); ++i) {
-        if (std::isinf(want_lse[i])) {
-          ASSERT_EQ(got_lse[i], want_lse[i]) << what << ", lse " << i;
-        } else {
-          ASSERT_NEAR(got_lse[i], want_lse[i], 1e-3) << what << ", lse " << i;
-        }
+      for (const char* backend : {"sm90", "cuda"}) {
+        const std::string by = what + ", by " + backend;
+        device_out.Write(canaries.data());
+        const std::vector<float> got_lse = RunPlan(*device, options, Place::kCuda, backend);
+        std::vector<uint16_t> got(want.size());
+        device_out.Read(got.data());
+        Compare(got, want, by);
+        CompareLse(got_lse, want_lse, by);
       }
     }
   }
 
  private:
+  static void CompareLse(const std::vector<float>& got, const std::vector<float>& want,
+                         const std::string& what) {
+    ASSERT_EQ(got.size(), want.size()) << what;
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (std::isinf(want[i])) {
+        ASSERT_EQ(got[i], want[i]) << what << ", lse " << i;
+      } else {
+        ASSERT_NEAR(got[i], want[i], 1e-3) << what << ", lse " << i;
+      }
+    }
+  }
+
   // Weights and outputs are rounded to 8 bits each, so an element is off by at most 2^-8 of the
   // largest value (2) and half a unit of its own.
   static void Compare(const std::vector<uint16_t>& got, const std::vector<uint16_t>& want,

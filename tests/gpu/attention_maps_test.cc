@@ -98,8 +98,8 @@ std::vector<Variant> Variants(const std::vector<TensorSet>& base,
 }
 
 TEST_F(AttentionMapsGpu, PointersAndStridesMayChangeFromCallToCall) {
-  PlanRig rig(false, 31);
-  PlanRig other(false, 32);
+  PlanRig rig(RigKind{}, false, 31);
+  PlanRig other(RigKind{}, false, 32);
   PlanSettings settings = rig.Settings();
   // Half the rows and less, so that twice the stride stays inside; a head further on stays inside
   // the memory too.
@@ -133,7 +133,7 @@ TEST_F(AttentionMapsGpu, PointersAndStridesMayChangeFromCallToCall) {
 
 // A map's extent is the tensor's rows: rows behind those of an earlier plan must not read as zeros.
 TEST_F(AttentionMapsGpu, PlansOverTheSameMemoryMayHaveOtherRows) {
-  PlanRig rig(false, 33);
+  PlanRig rig(RigKind{}, false, 33);
   const PlanSettings settings = rig.Settings();
   const Rows rows = {{0, 400, 250, 400, 300}, {1, 1400, 353, 1400, 1200}, {2, 260, 130, 260, 240}};
   const Rows first_rows = {{0, 0, 130, 0, 200}, {1, 1, 9, 1, 180}, {2, 7, 20, 7, 0}};
@@ -149,7 +149,7 @@ TEST_F(AttentionMapsGpu, PlansOverTheSameMemoryMayHaveOtherRows) {
 }
 
 TEST_F(AttentionMapsGpu, PlansOverTheSameMemoryMayHaveOtherHeads) {
-  PlanRig rig(false, 34);
+  PlanRig rig(RigKind{}, false, 34);
   const Rows rows = {{0, 3, 77, 3, 77}, {1, 10, 180, 10, 190}, {2, 5, 0, 5, 41}};
   std::vector<std::unique_ptr<GpuMemory>> memory;
   PlanSettings settings = rig.Settings();
@@ -167,7 +167,7 @@ TEST_F(AttentionMapsGpu, PlansOverTheSameMemoryMayHaveOtherHeads) {
 
 // A captured launch holds its maps by value.
 TEST_F(AttentionMapsGpu, AGraphKeepsItsTensorsWhateverIsLaunchedAfter) {
-  PlanRig rig(false, 35);
+  PlanRig rig(RigKind{}, false, 35);
   const PlanSettings settings = rig.Settings();
   std::mt19937 random(36);
   const Rows rows = rig.RandomBatch(random, 8);
@@ -197,7 +197,7 @@ TEST_F(AttentionMapsGpu, AGraphKeepsItsTensorsWhateverIsLaunchedAfter) {
 }
 
 std::string RunAndCheck() {
-  PlanRig rig(false, 37);
+  PlanRig rig(RigKind{}, false, 37);
   const Rows rows = {{0, 3, 77, 3, 77}, {1, 10, 180, 10, 190}, {2, 5, 0, 5, 41}};
   GpuPlan plan(rig.Settings());
   if (!plan.failure().empty()) return plan.failure();

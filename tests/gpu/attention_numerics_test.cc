@@ -37,7 +37,8 @@ std::vector<uint16_t> RandomRows(int64_t elements, uint32_t seed) {
   return values;
 }
 
-PlanSettings SettingsOf(int32_t q_heads, int32_t kv_heads, attention::TensorRows rows) {
+PlanSettings SettingsOf(int32_t q_heads, int32_t kv_heads, attention::TensorRows rows,
+                        const char* backend = "sm90") {
   PlanSettings settings;
   settings.options = {.q_heads = q_heads,
                       .kv_heads = kv_heads,
@@ -47,7 +48,7 @@ PlanSettings SettingsOf(int32_t q_heads, int32_t kv_heads, attention::TensorRows
   settings.place = attention::Place::kCuda;
   settings.max_sequences = settings.max_segments = 1;
   settings.tensors = {rows};
-  settings.backend = "sm90";
+  settings.backend = backend;
   return settings;
 }
 
@@ -157,29 +158,32 @@ struct Layout {
   int64_t offset, row_stride, head_stride;  // elements
 };
 
-// B034: Q, K, V and O in turn, and all of them, in every layout: the bytes of contiguous tensors.
-TEST_F(AttentionNumericsGpu, StridesAreHonoured) {
+// Q, K, V and O in turn, and all of them, in the first `kinds` layouts: the bytes of contiguous
+// tensors.
+void CheckLayouts(const char* backend, int kinds) {
   constexpr int64_t kRows = 200;
   constexpr int64_t kHeads[4] = {4, 2, 2, 4};
   const std::vector<uint16_t> contents[3] = {RandomRows(kRows * 4 * kDim, 1),
                                              RandomRows(kRows * 2 * kDim, 2),
                                              RandomRows(kRows * 2 * kDim, 3)};
   const auto layout_of = [](int kind, int64_t heads) {
-    const Layout layouts[5] = {{"contiguous", 0, heads * kDim, kDim},
-                               {"transposed", 0, kDim, kRows * kDim},
-                               {"a slice of fused rows", 256, 3 * heads * kDim, kDim},
-                               {"padded heads", 0, heads * (kDim + 8), kDim + 8},
-                               {"a base 8 elements on", 8, heads * kDim, kDim}};
+    const Layout layouts[] = {{"contiguous", 0, heads * kDim, kDim},
+                              {"transposed", 0, kDim, kRows * kDim},
+                              {"a slice of fused rows", 256, 3 * heads * kDim, kDim},
+                              {"padded heads", 0, heads * (kDim + 8), kDim + 8},
+                              {"a base 8 elements on", 8, heads * kDim, kDim},
+                              {"a base one element on", 1, heads * kDim, kDim},
+                              {"odd strides", 0, heads * (kDim + 3) + 2, kDim + 3}};
     return layouts[kind];
   };
-  const PlanSettings settings = SettingsOf(4, 2, {kRows, 177});
+  const PlanSettings settings = SettingsOf(4, 2, {kRows, 177}, backend);
   GpuPlan plan(settings);
   ASSERT_EQ(plan.failure(), "");
   ASSERT_EQ(plan.SetLengths({{0, 0, kRows, 0, 177}}), "");
 
   std::vector<uint16_t> expected;
   for (int part = 0; part < 5; ++part) {
-    for (int kind = 0; kind < 5; ++kind) {
+    for (int kind = 0; kind < kinds; ++kind) {
       if (kind == 0 && part > 0) continue;
       std::vector<std::unique_ptr<GpuMemory>> memory;
       std::vector<attention::RowsView> views;
@@ -224,6 +228,10 @@ TEST_F(AttentionNumericsGpu, StridesAreHonoured) {
     return (value & 0x7fff) > 0x7f80;
   })) << "NaN";
 }
+
+// B034.
+TEST_F(AttentionNumericsGpu, StridesAreHonoured) { CheckLayouts("sm90", 5); }
+TEST_F(AttentionNumericsGpu, StridesOfAnyKindAreHonoured) { CheckLayouts("cuda", 7); }
 
 // B031: tokens padded to a multiple of the ranks, NaN in the padding, heads divided among ranks:
 // each rank's bytes are those of all heads on one.

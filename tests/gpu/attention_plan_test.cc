@@ -13,7 +13,7 @@
 namespace segue::attention {
 namespace {
 
-class AttentionPlanGpu : public testing::Test {
+class AttentionPlanGpu : public testing::TestWithParam<RigKind> {
  protected:
   void SetUp() override {
     const std::string reason = kernels::NoGpuReason();
@@ -43,6 +43,25 @@ class AttentionPlanGpu : public testing::Test {
   cudaStream_t other_ = nullptr;
 };
 
+std::string NameOf(const testing::TestParamInfo<RigKind>& kind) {
+  return kind.param.backend + "_" + std::to_string(kind.param.head_dim);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AttentionPlanGpu,
+                         testing::Values(RigKind{"sm90", 128}, RigKind{"cuda", 32},
+                                         RigKind{"cuda", 64}, RigKind{"cuda", 128},
+                                         RigKind{"cuda", 256}),
+                         NameOf);
+
+// What only one back end asks for.
+class AttentionSm90PlanGpu : public AttentionPlanGpu {};
+INSTANTIATE_TEST_SUITE_P(Sm90, AttentionSm90PlanGpu, testing::Values(RigKind{}), NameOf);
+
+// Memory for one head size only.
+class AttentionFarRowsGpu : public AttentionPlanGpu {};
+INSTANTIATE_TEST_SUITE_P(Kinds, AttentionFarRowsGpu,
+                         testing::Values(RigKind{"sm90", 128}, RigKind{"cuda", 128}), NameOf);
+
 // A captured Refresh and Run.
 class Graph {
  public:
@@ -71,14 +90,14 @@ class Graph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-TEST_F(AttentionPlanGpu, LengthsFromTheHostAndFromTheDeviceGiveTheSameBytes) {
+TEST_P(AttentionPlanGpu, LengthsFromTheHostAndFromTheDeviceGiveTheSameBytes) {
   for (const bool causal : {false, true}) {
-    PlanRig rig(causal, 1);
+    PlanRig rig(GetParam(), causal, 1);
     std::mt19937 random(2);
     GpuPlan host(rig.Settings());
     GpuPlan device(rig.Settings());
     ASSERT_EQ(host.failure() + device.failure(), "");
-    EXPECT_EQ(host.plan().backend(), "sm90");
+    EXPECT_EQ(host.plan().backend(), GetParam().backend);
     for (const int32_t sequences : {1, 12, 3, 0, 7, 12}) {
       const Rows rows = rig.RandomBatch(random, sequences);
       rig.Clear();
@@ -102,9 +121,9 @@ TEST_F(AttentionPlanGpu, LengthsFromTheHostAndFromTheDeviceGiveTheSameBytes) {
   }
 }
 
-TEST_F(AttentionPlanGpu, AGraphCapturedWithOneSetReplaysTenOthers) {
+TEST_P(AttentionPlanGpu, AGraphCapturedWithOneSetReplaysTenOthers) {
   for (const bool causal : {false, true}) {
-    PlanRig rig(causal, 3);
+    PlanRig rig(GetParam(), causal, 3);
     std::mt19937 random(4);
     GpuPlan captured(rig.Settings());
     ASSERT_EQ(captured.failure(), "");
@@ -124,9 +143,9 @@ TEST_F(AttentionPlanGpu, AGraphCapturedWithOneSetReplaysTenOthers) {
   }
 }
 
-TEST_F(AttentionPlanGpu, ASequencesBytesDoNotDependOnItsCompany) {
+TEST_P(AttentionPlanGpu, ASequencesBytesDoNotDependOnItsCompany) {
   for (const bool causal : {false, true}) {
-    PlanRig rig(causal, 5);
+    PlanRig rig(GetParam(), causal, 5);
     std::mt19937 random(6);
     const Rows one = {{0, 3, 77, 3, 77}, {1, 10, 180, 10, 190}, {2, 5, 0, 5, 41}};
     const std::vector<uint16_t> alone = rig.OutputsOf(one, 0, Eager(rig, one));
@@ -155,9 +174,9 @@ TEST_F(AttentionPlanGpu, ASequencesBytesDoNotDependOnItsCompany) {
   }
 }
 
-TEST_F(AttentionPlanGpu, TwoPlansInFlightDoNotMeet) {
-  PlanRig first(false, 7);
-  PlanRig second(true, 8);
+TEST_P(AttentionPlanGpu, TwoPlansInFlightDoNotMeet) {
+  PlanRig first(GetParam(), false, 7);
+  PlanRig second(GetParam(), true, 8);
   std::mt19937 random(9);
   const Rows first_rows = first.RandomBatch(random, 12);
   const Rows second_rows = second.RandomBatch(random, 9);
@@ -182,9 +201,9 @@ TEST_F(AttentionPlanGpu, TwoPlansInFlightDoNotMeet) {
 }
 
 // More uploads under way than the ring has slots: none may be overwritten before it was read.
-TEST_F(AttentionPlanGpu, UploadsInFlightKeepTheirLengths) {
+TEST_P(AttentionPlanGpu, UploadsInFlightKeepTheirLengths) {
   constexpr int kBatches = 16;
-  PlanRig rig(false, 10, kBatches);
+  PlanRig rig(GetParam(), false, 10, kBatches);
   std::mt19937 random(11);
   std::vector<Rows> batches;
   std::vector<std::vector<uint16_t>> alone;
@@ -206,8 +225,8 @@ TEST_F(AttentionPlanGpu, UploadsInFlightKeepTheirLengths) {
 }
 
 // The largest metadata there is, of which a small batch uses little: it travels in several copies.
-TEST_F(AttentionPlanGpu, ASmallBatchInALargeCapacity) {
-  PlanRig rig(false, 23);
+TEST_P(AttentionPlanGpu, ASmallBatchInALargeCapacity) {
+  PlanRig rig(GetParam(), false, 23);
   std::mt19937 random(24);
   GpuPlan small(rig.Settings());
   PlanSettings settings = rig.Settings();
@@ -236,8 +255,8 @@ TEST_F(AttentionPlanGpu, ASmallBatchInALargeCapacity) {
   }
 }
 
-TEST_F(AttentionPlanGpu, LengthsSetAgainAfterARefreshAreThoseThatCount) {
-  PlanRig rig(false, 12);
+TEST_P(AttentionPlanGpu, LengthsSetAgainAfterARefreshAreThoseThatCount) {
+  PlanRig rig(GetParam(), false, 12);
   std::mt19937 random(13);
   const Rows host = rig.RandomBatch(random, 5);
   const Rows device = rig.RandomBatch(random, 8);
@@ -263,8 +282,8 @@ TEST_F(AttentionPlanGpu, LengthsSetAgainAfterARefreshAreThoseThatCount) {
   EXPECT_TRUE(outputs() == of_host) << "after a replay that the plan did not see";
 }
 
-TEST_F(AttentionPlanGpu, MalformedDeviceLengthsAreReportedAndHarmless) {
-  PlanRig rig(false, 14);
+TEST_P(AttentionPlanGpu, MalformedDeviceLengthsAreReportedAndHarmless) {
+  PlanRig rig(GetParam(), false, 14);
   std::mt19937 random(15);
   const Rows good = rig.RandomBatch(random, 6);
   const std::vector<uint16_t> expected = Eager(rig, good);
@@ -308,9 +327,9 @@ TEST_F(AttentionPlanGpu, MalformedDeviceLengthsAreReportedAndHarmless) {
   }
 }
 
-TEST_F(AttentionPlanGpu, HeadsMayLieApart) {
+TEST_P(AttentionPlanGpu, HeadsMayLieApart) {
   for (const bool causal : {false, true}) {
-    PlanRig rig(causal, 16);
+    PlanRig rig(GetParam(), causal, 16);
     std::mt19937 random(17);
     const Rows rows = rig.RandomBatch(random, 8);
     const std::vector<uint16_t> expected = Eager(rig, rows);
@@ -322,8 +341,8 @@ TEST_F(AttentionPlanGpu, HeadsMayLieApart) {
   }
 }
 
-TEST_F(AttentionPlanGpu, RefusesByNameBeforeAnyLaunch) {
-  PlanRig rig(false, 18);
+TEST_P(AttentionSm90PlanGpu, RefusesByNameBeforeAnyLaunch) {
+  PlanRig rig(GetParam(), false, 18);
   std::mt19937 random(19);
   GpuPlan plan(rig.Settings());
   ASSERT_EQ(plan.failure(), "");
@@ -341,8 +360,8 @@ TEST_F(AttentionPlanGpu, RefusesByNameBeforeAnyLaunch) {
   EXPECT_TRUE(rig.Untouched());
 }
 
-TEST_F(AttentionPlanGpu, WhatCannotBeReplayedIsRefusedInsideACapture) {
-  PlanRig rig(false, 20);
+TEST_P(AttentionPlanGpu, WhatCannotBeReplayedIsRefusedInsideACapture) {
+  PlanRig rig(GetParam(), false, 20);
   std::mt19937 random(21);
   const Rows rows = rig.RandomBatch(random, 4);
   const std::vector<uint16_t> expected = Eager(rig, rows);
@@ -368,7 +387,7 @@ TEST_F(AttentionPlanGpu, WhatCannotBeReplayedIsRefusedInsideACapture) {
 }
 
 // Rows behind more than 2^31 elements, and outputs too, give the bytes of rows at the front.
-TEST_F(AttentionPlanGpu, OffsetsPast2To31) {
+TEST_P(AttentionFarRowsGpu, OffsetsPast2To31) {
   constexpr int32_t kFar = 240000;
   constexpr int32_t kNear = 300;
   constexpr int64_t kStride = int64_t{3} * 24 * 128;
@@ -403,7 +422,7 @@ TEST_F(AttentionPlanGpu, OffsetsPast2To31) {
     settings.max_segments = 1;
     settings.tensors = {{rows, rows}};
     settings.max_query_rows = kNear;
-    settings.backend = "sm90";
+    settings.backend = GetParam().backend;
     GpuPlan plan(settings);
     ASSERT_EQ(plan.failure(), "");
     ASSERT_EQ(plan.SetLengths({{0, rows - kNear, kNear, rows - kNear, kNear}}), "");

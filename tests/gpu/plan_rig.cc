@@ -14,7 +14,6 @@ namespace {
 constexpr int32_t kQHeads = 4;
 constexpr int32_t kKvHeads = 2;
 constexpr int32_t kHeads = kQHeads + 2 * kKvHeads;
-constexpr int32_t kDim = 128;
 constexpr int32_t kSourceRows[PlanRig::kSegments] = {700, 2600, 500};
 constexpr uint16_t kCanary = 0x7fc1;
 constexpr float kUnwritten = 12345.0f;
@@ -23,21 +22,22 @@ std::string Message(const Status& status) { return status.ok() ? "" : status.err
 
 }  // namespace
 
-PlanRig::PlanRig(bool causal, uint32_t seed, int copies) : causal_(causal), sources_(kSegments) {
+PlanRig::PlanRig(const RigKind& kind, bool causal, uint32_t seed, int copies)
+    : kind_(kind), causal_(causal), sources_(kSegments) {
   std::mt19937 random(seed);
   for (int32_t s = 0; s < kSegments; ++s) {
     Source& source = sources_[s];
     source.rows = kSourceRows[s];
     lse_stride_ += source.rows;
-    source.fused.resize(int64_t{source.rows} * kHeads * kDim);
+    source.fused.resize(int64_t{source.rows} * kHeads * kind_.head_dim);
     for (uint16_t& value : source.fused) {
       value = FloatToBF16(static_cast<float>(random() % 4001) / 1000.0f - 2.0f);
     }
     source.device = std::make_unique<kernels::GpuMemory>(source.fused.size() * 2);
     source.device->Write(source.fused.data());
     for (int i = 0; i < copies; ++i) {
-      source.outputs.push_back(
-          std::make_unique<kernels::GpuMemory>(int64_t{source.rows} * kQHeads * kDim * 2));
+      source.outputs.push_back(std::make_unique<kernels::GpuMemory>(int64_t{source.rows} * kQHeads *
+                                                                    kind_.head_dim * 2));
     }
   }
   lse_ = std::make_unique<kernels::GpuMemory>(kQHeads * lse_stride_ * 4);
@@ -48,7 +48,7 @@ PlanSettings PlanRig::Settings() const {
   PlanSettings settings;
   settings.options = {.q_heads = kQHeads,
                       .kv_heads = kKvHeads,
-                      .head_dim = kDim,
+                      .head_dim = kind_.head_dim,
                       .softmax_scale = 0.0884f,
                       .causal = causal_,
                       .element_type = ElementType::kBFloat16};
@@ -58,7 +58,7 @@ PlanSettings PlanRig::Settings() const {
   for (const Source& source : sources_) settings.tensors.push_back({source.rows, source.rows});
   settings.device_lengths = true;
   settings.wants_lse = true;
-  settings.backend = "sm90";
+  settings.backend = kind_.backend;
   return settings;
 }
 
@@ -66,11 +66,11 @@ std::vector<TensorSet> PlanRig::Sets(int copy) const {
   std::vector<TensorSet> sets;
   for (const Source& source : sources_) {
     auto* q = static_cast<uint16_t*>(source.device->data());
-    constexpr int64_t kStride = int64_t{kHeads} * kDim;
-    sets.push_back({.q = {q, kStride},
-                    .k = {q + kQHeads * kDim, kStride},
-                    .v = {q + (kQHeads + kKvHeads) * kDim, kStride},
-                    .o = {source.outputs[copy]->data(), int64_t{kQHeads} * kDim},
+    const int64_t stride = int64_t{kHeads} * kind_.head_dim;
+    sets.push_back({.q = {q, stride},
+                    .k = {q + kQHeads * kind_.head_dim, stride},
+                    .v = {q + (kQHeads + kKvHeads) * kind_.head_dim, stride},
+                    .o = {source.outputs[copy]->data(), int64_t{kQHeads} * kind_.head_dim},
                     .q_rows = source.rows,
                     .kv_rows = source.rows});
   }
@@ -83,21 +83,21 @@ std::vector<TensorSet> PlanRig::TransposedSets() {
     std::vector<uint16_t> turned(source.fused.size());
     for (int64_t row = 0; row < source.rows; ++row) {
       for (int64_t head = 0; head < kHeads; ++head) {
-        std::copy_n(&source.fused[(row * kHeads + head) * kDim], kDim,
-                    &turned[(head * source.rows + row) * kDim]);
+        std::copy_n(&source.fused[(row * kHeads + head) * kind_.head_dim], kind_.head_dim,
+                    &turned[(head * source.rows + row) * kind_.head_dim]);
       }
     }
     source.transposed = std::make_unique<kernels::GpuMemory>(turned.size() * 2);
     source.transposed->Write(turned.data());
-    const std::vector<uint16_t> canaries(int64_t{source.rows} * kQHeads * kDim, kCanary);
+    const std::vector<uint16_t> canaries(int64_t{source.rows} * kQHeads * kind_.head_dim, kCanary);
     source.transposed_output = std::make_unique<kernels::GpuMemory>(canaries.size() * 2);
     source.transposed_output->Write(canaries.data());
     auto* q = static_cast<uint16_t*>(source.transposed->data());
-    const int64_t head_stride = int64_t{source.rows} * kDim;
-    sets.push_back({.q = {q, kDim, head_stride},
-                    .k = {q + kQHeads * head_stride, kDim, head_stride},
-                    .v = {q + (kQHeads + kKvHeads) * head_stride, kDim, head_stride},
-                    .o = {source.transposed_output->data(), kDim, head_stride},
+    const int64_t head_stride = int64_t{source.rows} * kind_.head_dim;
+    sets.push_back({.q = {q, kind_.head_dim, head_stride},
+                    .k = {q + kQHeads * head_stride, kind_.head_dim, head_stride},
+                    .v = {q + (kQHeads + kKvHeads) * head_stride, kind_.head_dim, head_stride},
+                    .o = {source.transposed_output->data(), kind_.head_dim, head_stride},
                     .q_rows = source.rows,
                     .kv_rows = source.rows});
   }
@@ -123,7 +123,7 @@ Rows PlanRig::RandomBatch(std::mt19937& random, int32_t sequences, int32_t reser
 void PlanRig::Clear() {
   cudaDeviceSynchronize();
   for (Source& source : sources_) {
-    const std::vector<uint16_t> canaries(int64_t{source.rows} * kQHeads * kDim, kCanary);
+    const std::vector<uint16_t> canaries(int64_t{source.rows} * kQHeads * kind_.head_dim, kCanary);
     for (const auto& output : source.outputs) output->Write(canaries.data());
   }
   const std::vector<float> unwritten(kQHeads * lse_stride_, kUnwritten);
@@ -135,7 +135,7 @@ std::vector<uint16_t> PlanRig::Outputs(int copy) const {
   cudaDeviceSynchronize();
   std::vector<uint16_t> all;
   for (const Source& source : sources_) {
-    std::vector<uint16_t> one(int64_t{source.rows} * kQHeads * kDim);
+    std::vector<uint16_t> one(int64_t{source.rows} * kQHeads * kind_.head_dim);
     source.outputs[copy]->Read(one.data());
     all.insert(all.end(), one.begin(), one.end());
   }
@@ -146,12 +146,12 @@ std::vector<uint16_t> PlanRig::TransposedOutputs() const {
   cudaDeviceSynchronize();
   std::vector<uint16_t> all;
   for (const Source& source : sources_) {
-    std::vector<uint16_t> one(int64_t{source.rows} * kQHeads * kDim);
+    std::vector<uint16_t> one(int64_t{source.rows} * kQHeads * kind_.head_dim);
     source.transposed_output->Read(one.data());
     for (int64_t row = 0; row < source.rows; ++row) {
       for (int64_t head = 0; head < kQHeads; ++head) {
-        const auto begin = one.begin() + (head * source.rows + row) * kDim;
-        all.insert(all.end(), begin, begin + kDim);
+        const auto begin = one.begin() + (head * source.rows + row) * kind_.head_dim;
+        all.insert(all.end(), begin, begin + kind_.head_dim);
       }
     }
   }
@@ -173,13 +173,13 @@ bool PlanRig::Untouched(int copy) const {
 }
 
 float PlanRig::Value(int32_t source, int32_t row, int32_t head, int32_t dim) const {
-  return BF16ToFloat(sources_[source].fused[(int64_t{row} * kHeads + head) * kDim + dim]);
+  return BF16ToFloat(sources_[source].fused[(int64_t{row} * kHeads + head) * kind_.head_dim + dim]);
 }
 
 int64_t PlanRig::OutputOffset(int32_t source, int32_t row) const {
   int64_t offset = row;
   for (int32_t s = 0; s < source; ++s) offset += sources_[s].rows;
-  return offset * kQHeads * kDim;
+  return offset * kQHeads * kind_.head_dim;
 }
 
 // Element `dim` of head `head` of row `row` of a segment, in float64.
@@ -201,7 +201,7 @@ double PlanRig::Expected(const Rows& rows, size_t segment, int32_t row, int32_t 
   for (size_t i = first; i < first + kSegments; ++i) {
     for (int32_t k = 0; k < rows[i].kv_rows && seen > 0; ++k, --seen) {
       double score = 0.0;
-      for (int32_t d = 0; d < kDim; ++d) {
+      for (int32_t d = 0; d < kind_.head_dim; ++d) {
         score += double{Value(rows[segment].source, rows[segment].q_begin + row, head, d)} *
                  Value(rows[i].source, rows[i].kv_begin + k, kQHeads + kv_head, d);
       }
@@ -227,10 +227,10 @@ std::string PlanRig::CheckSome(const Rows& rows, const std::vector<uint16_t>& ou
     for (const int32_t row : {0, rows[i].q_rows / 2, rows[i].q_rows - 1}) {
       if (row < 0 || row >= rows[i].q_rows) continue;
       const auto head = static_cast<int32_t>(i % kQHeads);
-      const auto dim = static_cast<int32_t>((17 * i + row) % kDim);
+      const auto dim = static_cast<int32_t>((17 * i + row) % kind_.head_dim);
       const double expected = Expected(rows, i, row, head, dim);
       const float got = BF16ToFloat(outputs[OutputOffset(rows[i].source, rows[i].q_begin + row) +
-                                            int64_t{head} * kDim + dim]);
+                                            int64_t{head} * kind_.head_dim + dim]);
       // Values are at most 2: weights and the output rounded to 8 bits move it by at most 2^-7 x 2.
       if (!(std::abs(got - expected) <= 0.0157)) {
         return "segment " + std::to_string(i) + " row " + std::to_string(row) + " head " +
@@ -248,7 +248,7 @@ std::vector<uint16_t> PlanRig::OutputsOf(const Rows& rows, int32_t index,
   for (int32_t s = 0; s < kSegments; ++s) {
     const SegmentRows& segment = rows[index * kSegments + s];
     const auto begin = outputs.begin() + OutputOffset(segment.source, segment.q_begin);
-    own.insert(own.end(), begin, begin + int64_t{segment.q_rows} * kQHeads * kDim);
+    own.insert(own.end(), begin, begin + int64_t{segment.q_rows} * kQHeads * kind_.head_dim);
   }
   return own;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,19 +16,29 @@ namespace segue::attention {
 
 using Rows = std::vector<SegmentRows>;
 
-// Sources of random bfloat16 rows, slices of one fused [rows, (q_heads + 2 kv_heads) 128] tensor
-// each, and outputs of canaries.
+// Whose plans, and of which size.
+struct RigKind {
+  std::string backend = "sm90";
+  int32_t head_dim = 128;
+
+  friend std::ostream& operator<<(std::ostream& out, const RigKind& kind) {
+    return out << kind.backend << ", head_dim " << kind.head_dim;
+  }
+};
+
+// Sources of random bfloat16 rows, slices of one fused [rows, (q_heads + 2 kv_heads) head_dim]
+// tensor each, and outputs of canaries.
 class PlanRig {
  public:
   static constexpr int32_t kSegments = 3;
   static constexpr int32_t kSequences = 12;
 
   // `copies` of the outputs, so that calls in flight need not share them.
-  PlanRig(bool causal, uint32_t seed, int copies = 1);
+  PlanRig(const RigKind& kind, bool causal, uint32_t seed, int copies = 1);
 
   PlanSettings Settings() const;
   std::vector<TensorSet> Sets(int copy = 0) const;
-  // The same contents as [heads, rows, 128] tensors, outputs of their own.
+  // The same contents as [heads, rows, head_dim] tensors, outputs of their own.
   std::vector<TensorSet> TransposedSets();
 
   // Lengths of random sequences whose rows do not overlap, none in the first `reserved` rows.
@@ -60,6 +71,7 @@ class PlanRig {
   double Expected(const Rows& rows, size_t segment, int32_t row, int32_t head, int32_t dim) const;
   int64_t OutputOffset(int32_t source, int32_t row) const;
 
+  RigKind kind_;
   bool causal_;
   std::vector<Source> sources_;
   std::unique_ptr<kernels::GpuMemory> lse_;

@@ -56,6 +56,7 @@ struct PlanBackend {
 
 extern const PlanBackend kSm90PlanBackend;
 extern const PlanBackend kCudnnPlanBackend;
+extern const PlanBackend kCudaPlanBackend;
 extern const PlanBackend kCpuPlanBackend;
 extern const PlanBackend kRefPlanBackend;
 

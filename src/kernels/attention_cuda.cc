@@ -1,0 +1,64 @@
+#include "kernels/attention_cuda.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace segue::kernels {
+namespace {
+
+const char* RejectSource(const attention::TensorSet& source) {
+  if (source.q_rows < 0 || source.kv_rows < 0) return "a source with a negative number of rows";
+  if (source.q_rows > 0 && (source.q.data == nullptr || source.o.data == nullptr)) {
+    return "a tensor with rows has a null pointer";
+  }
+  if (source.kv_rows > 0 && (source.k.data == nullptr || source.v.data == nullptr)) {
+    return "a tensor with rows has a null pointer";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int32_t AttentionCudaCtas(const AttentionCudaParams& params) {
+  const int64_t fitting = int64_t{params.multiprocessors} *
+                          AttentionCudaTilingOf(params.head_dim).ctas_a_multiprocessor;
+  // Two tiles an entry; one CTA has nothing to do where there are none.
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(2 * int64_t{params.capacity.work}, 1, std::max<int64_t>(fitting, 1)));
+}
+
+const char* AttentionCudaRejects(const AttentionCudaParams& params) {
+  constexpr int32_t kMaxHeads = 1 << 16;
+  if (params.head_dim <= 0 || params.head_dim % 8 != 0 || params.head_dim > 256) {
+    return "head_dim is not a multiple of 8 up to 256";
+  }
+  if (params.element_type == attention::ElementType::kFloat32) {
+    return "element type is float32, not bfloat16 or float16";
+  }
+  if (params.kv_heads <= 0 || params.q_heads <= 0 || params.q_heads > kMaxHeads ||
+      params.q_heads % params.kv_heads != 0) {
+    return "query heads are no multiple of key/value heads";
+  }
+  if (!(params.softmax_scale > 0.0f) || !std::isfinite(params.softmax_scale)) {
+    return "softmax scale is not a finite number greater than 0";
+  }
+  if (params.source_count <= 0 || params.source_count > kMaxSources) {
+    return "no source tensors, or more than 8";
+  }
+  if (params.capacity.segments <= 0 || params.capacity.segments > kMaxSegments) {
+    return "no segments, or more than 32 in a sequence";
+  }
+  if (params.capacity.sequences <= 0 || params.capacity.sequences > kMaxSequences) {
+    return "no sequences, or more than 2048";
+  }
+  if (params.schedule == nullptr || params.multiprocessors <= 0) {
+    return "no schedule in device memory";
+  }
+  for (int32_t i = 0; i < params.source_count; ++i) {
+    const char* reason = RejectSource(params.sources[i]);
+    if (reason != nullptr) return reason;
+  }
+  return nullptr;
+}
+
+}  // namespace segue::kernels
