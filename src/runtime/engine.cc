@@ -200,9 +200,9 @@ class Engine::Impl {
     context.kernels.products = &gpu_->products();
     context.rounding = kernels::Rounding::kBF16;
     SEGUE_ASSIGN_OR_RETURN(
-        pipeline_, runtime::GpuPipeline::Create(
-                       *model_, context, gpu_->placement(), gpu_->stream(), gpu_->memory(), pool_,
-                       {.graphs = options.graphs && !options.reference_kernels}));
+        pipeline_,
+        runtime::GpuPipeline::Create(*model_, context, *gpu_, pool_,
+                                     {.graphs = options.graphs && !options.reference_kernels}));
     SEGUE_ASSIGN_OR_RETURN(device_name_, runtime::GpuName(device));
     return {};
   }

@@ -35,20 +35,20 @@ float TimestepOf(const RequestState& request, int step) {
 }  // namespace
 
 GpuPipeline::GpuPipeline(const model::QwenImage& model, const model::ForwardContext& context,
-                         const model::Placement& placement, const GpuStream& stream,
-                         DeviceMemory& memory, ThreadPool& host_pool,
+                         GpuResources& gpu, ThreadPool& host_pool,
                          const GpuPipelineOptions& options)
-    : Pipeline(model, context, placement, memory, host_pool), stream_(&stream), options_(options) {}
+    : Pipeline(model, context, gpu.placement(), gpu.memory(), host_pool),
+      stream_(&gpu.stream()),
+      options_(options) {}
 
-Result<std::unique_ptr<GpuPipeline>> GpuPipeline::Create(
-    const model::QwenImage& model, const model::ForwardContext& context,
-    const model::Placement& placement, const GpuStream& stream, DeviceMemory& memory,
-    ThreadPool& host_pool, const GpuPipelineOptions& options) {
-  std::unique_ptr<GpuPipeline> pipeline(
-      new GpuPipeline(model, context, placement, stream, memory, host_pool, options));
+Result<std::unique_ptr<GpuPipeline>> GpuPipeline::Create(const model::QwenImage& model,
+                                                         const model::ForwardContext& context,
+                                                         GpuResources& gpu, ThreadPool& host_pool,
+                                                         const GpuPipelineOptions& options) {
+  std::unique_ptr<GpuPipeline> pipeline(new GpuPipeline(model, context, gpu, host_pool, options));
   SEGUE_ASSIGN_OR_RETURN(
       pipeline->modulation_,
-      ModulationCache::Create(model.dit(), placement, options.modulation_rows, memory));
+      ModulationCache::Create(model.dit(), gpu.placement(), options.modulation_rows, gpu.memory()));
   // One step, and the commonest schedules' first call.
   for (const int64_t timesteps : {1, 50}) {
     SEGUE_RETURN_IF_ERROR(pipeline->Warm(model.dit().ModulationProducts(timesteps)));

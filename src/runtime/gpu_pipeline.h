@@ -11,6 +11,7 @@
 #include "device/cuda_memory.h"
 #include "device/gpu_stream.h"
 #include "device/upload_ring.h"
+#include "runtime/gpu_resources.h"
 #include "runtime/gpu_step.h"
 #include "runtime/modulation_cache.h"
 #include "runtime/pipeline.h"
@@ -30,13 +31,11 @@ struct GpuPipelineOptions {
 // is decoded. Nothing else waits, but for requests that keep their stages.
 class GpuPipeline : public Pipeline {
  public:
-  // Precondition: what the arguments point to outlives the pipeline; context's stream is `stream`.
-  // Errors: no memory.
+  // Precondition: what the arguments point to outlives the pipeline; the context's stream is the
+  // resources'. Errors: no memory.
   static Result<std::unique_ptr<GpuPipeline>> Create(const model::QwenImage& model,
                                                      const model::ForwardContext& context,
-                                                     const model::Placement& placement,
-                                                     const GpuStream& stream, DeviceMemory& memory,
-                                                     ThreadPool& host_pool,
+                                                     GpuResources& gpu, ThreadPool& host_pool,
                                                      const GpuPipelineOptions& options);
   ~GpuPipeline() override;  // waits for the stream
 
@@ -54,8 +53,7 @@ class GpuPipeline : public Pipeline {
   };
 
   GpuPipeline(const model::QwenImage& model, const model::ForwardContext& context,
-              const model::Placement& placement, const GpuStream& stream, DeviceMemory& memory,
-              ThreadPool& host_pool, const GpuPipelineOptions& options);
+              GpuResources& gpu, ThreadPool& host_pool, const GpuPipelineOptions& options);
 
   Status DenoiseTogether(Span<RequestState* const> requests) override;
   Status FinishSteps(RequestState& request) override;

@@ -19,6 +19,7 @@ Status CopyInAll(T* to, const std::vector<T>& from, const Stream& stream) {
 // step may make the same.
 std::vector<model::DitSequence> SequencesOf(const StepShape& shape) {
   std::vector<model::DitSequence> sequences;
+  sequences.reserve(shape.sequences.size());
   for (const SequenceShape& sequence : shape.sequences) {
     sequences.push_back({.text_rows = sequence.text_slot,
                          .grid_height = sequence.grid_height,
