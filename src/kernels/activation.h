@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/span.h"
 #include "device/tensor_view.h"
 #include "kernels/registry.h"
 
@@ -15,8 +16,8 @@ enum class Activation : uint8_t {
 };
 
 struct ActivationParams {
-  MatrixView x;  // [M, N] float32
-  MatrixView y;  // [M, N] float32; may be x
+  MatrixView x;  // [M, N]
+  MatrixView y;  // [M, N]; may be x
   Activation activation = Activation::kSilu;
   Rounding rounding = Rounding::kNone;
 };
@@ -24,10 +25,20 @@ struct ActivationParams {
 // y = round(activation(x)). Errors: shapes that differ; no implementation for the device.
 Status Activate(const ActivationParams& params, const Context& context);
 
+inline constexpr size_t kMaxActivationStreams = 2;
+
+struct ActivationStreams {
+  Span<const ActivationParams> streams;  // at most kMaxActivationStreams
+};
+
+// Activate for the matrices of both streams, in one launch on a GPU where their activations agree.
+// Errors: as Activate.
+Status ActivateStreams(const ActivationStreams& params, const Context& context);
+
 struct SiluMulParams {
-  MatrixView gate;  // [M, N] float32
-  MatrixView up;    // [M, N] float32
-  MatrixView y;     // [M, N] float32; may be gate or up
+  MatrixView gate;  // [M, N]
+  MatrixView up;    // [M, N]
+  MatrixView y;     // [M, N]; may be gate or up
   Rounding rounding = Rounding::kNone;
 };
 

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -15,6 +16,7 @@ constexpr Kernel<AddParams> kAddKernels[] = {
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, AddParams>,
      cpu::RowsAvx2<&cpu::RowCode::add, AddParams>},
     {"ref", NeedsCpu<AddParams>, RefAdd, kReference},
+    {"cuda_ref", cuda::Rejects<AddParams>, cuda::RefAdd, kReference},
 };
 
 }  // namespace

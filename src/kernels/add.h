@@ -7,9 +7,9 @@
 namespace segue::kernels {
 
 struct AddParams {
-  MatrixView a;  // [M, N] float32
-  MatrixView b;  // [M, N] float32
-  MatrixView y;  // [M, N] float32; may be a or b
+  MatrixView a;  // [M, N]
+  MatrixView b;  // [M, N]
+  MatrixView y;  // [M, N]; may be a or b
   Rounding rounding = Rounding::kNone;
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -19,6 +20,7 @@ Status CheckTable(const EmbeddingParams& params) {
 
 constexpr Kernel<EmbeddingParams> kEmbeddingKernels[] = {
     {"ref", NeedsCpu<EmbeddingParams>, RefEmbedding, kReference},
+    {"cuda_ref", cuda::RejectsEmbedding, cuda::RefEmbedding, kReference},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace segue::kernels {
 struct EmbeddingParams {
   const int32_t* ids = nullptr;  // [M]
   WeightView table;              // [V, N]
-  MatrixView y;                  // [M, N] float32
+  MatrixView y;                  // [M, N]
 };
 
 // y[m] = table[ids[m]], widened. Errors: an id outside the table; shapes that do not fit.

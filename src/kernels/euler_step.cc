@@ -1,6 +1,7 @@
 #include "kernels/euler_step.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,6 +11,7 @@ constexpr char kOp[] = "euler_step";
 
 constexpr Kernel<EulerStepParams> kEulerStepKernels[] = {
     {"ref", NeedsCpu<EulerStepParams>, RefEulerStep, kReference},
+    {"cuda_ref", cuda::Rejects<EulerStepParams>, cuda::RefEulerStep, kReference},
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace segue::kernels {
 
 struct EulerStepParams {
-  MatrixView x;     // [tokens, C] float32: latents, updated
-  MatrixView v;     // [tokens, C] float32: velocity
+  MatrixView x;     // [tokens, C]: latents, updated
+  MatrixView v;     // [tokens, C]: velocity
   float dt = 0.0f;  // sigma of the next step minus sigma of this one
   // Of dt, of dt * v and of the sum: diffusers on a GPU, where dt is a tensor and is promoted to
   // the velocity's bfloat16.

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -23,6 +24,7 @@ constexpr Kernel<FiniteParams> kFiniteKernels[] = {
     {"avx512", cpu::NeedsAvx512<FiniteParams>, RunAvx512},
     {"avx2", cpu::NeedsAvx2<FiniteParams>, RunAvx2},
     {"ref", NeedsCpu<FiniteParams>, RefFinite, kReference},
+    {"cuda_ref", cuda::Rejects<FiniteParams>, cuda::RefFinite, kReference},
 };
 
 }  // namespace

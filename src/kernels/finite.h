@@ -7,7 +7,7 @@
 namespace segue::kernels {
 
 struct FiniteParams {
-  MatrixView x;                // [M, N] float32
+  MatrixView x;                // [M, N]
   bool* all_finite = nullptr;  // written: no NaN and no infinity
 };
 

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -15,6 +16,7 @@ constexpr Kernel<GateResidualParams> kGateResidualKernels[] = {
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, GateResidualParams>,
      cpu::RowsAvx2<&cpu::RowCode::gate_residual, GateResidualParams>},
     {"ref", NeedsCpu<GateResidualParams>, RefGateResidual, kReference},
+    {"cuda_ref", cuda::Rejects<GateResidualParams>, cuda::RefGateResidual, kReference},
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 namespace segue::kernels {
 
 struct GateResidualParams {
-  MatrixView y;   // [M, N] float32: the branch's output
-  RowTable gate;  // [rows, N]
-  MatrixView h;   // [M, N] float32: the residual stream, updated; must not overlap y
+  MatrixView y;                         // [M, N]: the branch's output
+  RowTable gate;                        // [rows, N]
+  MatrixView h;                         // [M, N]: the residual stream, updated; must not overlap y
   Rounding rounding = Rounding::kNone;  // of gate * y, and of the sum
 };
 

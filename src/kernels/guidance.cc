@@ -1,6 +1,7 @@
 #include "kernels/guidance.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,6 +11,7 @@ constexpr char kOp[] = "guidance";
 
 constexpr Kernel<GuidanceParams> kGuidanceKernels[] = {
     {"ref", NeedsCpu<GuidanceParams>, RefGuidance, kReference},
+    {"cuda_ref", cuda::Rejects<GuidanceParams>, cuda::RefGuidance, kReference},
 };
 
 }  // namespace

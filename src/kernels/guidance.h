@@ -7,9 +7,9 @@
 namespace segue::kernels {
 
 struct GuidanceParams {
-  MatrixView cond;      // [tokens, C] float32: velocity with the prompt
-  MatrixView negative;  // [tokens, C] float32: velocity with the negative prompt
-  MatrixView y;         // [tokens, C] float32; may be cond or negative
+  MatrixView cond;      // [tokens, C]: velocity with the prompt
+  MatrixView negative;  // [tokens, C]: velocity with the negative prompt
+  MatrixView y;         // [tokens, C]; may be cond or negative
   float scale = 1.0f;
   // Of the difference, its product with scale, the sum, both norms, their ratio and the result.
   Rounding rounding = Rounding::kNone;

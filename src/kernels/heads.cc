@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace segue::kernels {
 namespace {
@@ -33,6 +34,7 @@ Status RunComposed(const HeadsParams& params, const Context& context) {
 const char* AcceptsAll(const HeadsParams&, const Context&) { return nullptr; }
 
 constexpr Kernel<HeadsParams> kHeadsKernels[] = {
+    {"cuda", cuda::RejectsPrepareHeads, cuda::PrepareHeads},
     {"composed", AcceptsAll, RunComposed, kReference},
 };
 

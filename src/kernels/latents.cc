@@ -1,6 +1,7 @@
 #include "kernels/latents.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -11,10 +12,12 @@ constexpr char kUnpackOp[] = "unpack_latents";
 
 constexpr Kernel<PackLatentsParams> kPackLatentsKernels[] = {
     {"ref", NeedsCpu<PackLatentsParams>, RefPackLatents, kReference},
+    {"cuda_ref", cuda::Rejects<PackLatentsParams>, cuda::RefPackLatents, kReference},
 };
 
 constexpr Kernel<UnpackLatentsParams> kUnpackLatentsKernels[] = {
     {"ref", NeedsCpu<UnpackLatentsParams>, RefUnpackLatents, kReference},
+    {"cuda_ref", cuda::RejectsUnpackLatents, cuda::RefUnpackLatents, kReference},
 };
 
 }  // namespace

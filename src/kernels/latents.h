@@ -15,20 +15,23 @@ struct PackLatentsParams {
   const float* latents = nullptr;  // [channels, 2 * grid_height, 2 * grid_width] float32
   int64_t grid_height = 0;
   int64_t grid_width = 0;
-  MatrixView tokens;  // [grid_height * grid_width, channels * 4] float32
+  MatrixView tokens;  // [grid_height * grid_width, channels * 4]
 };
 
 // Errors: shapes that do not fit; no implementation for the device.
 Status PackLatents(const PackLatentsParams& params, const Context& context);
 
+// Of UnpackLatents with statistics on a GPU.
+inline constexpr int64_t kMaxLatentChannels = 64;
+
 struct UnpackLatentsParams {
-  MatrixView tokens;  // [grid_height * grid_width, channels * 4] float32
+  MatrixView tokens;  // [grid_height * grid_width, channels * 4]
   int64_t grid_height = 0;
   int64_t grid_width = 0;
-  // Both or neither: statistics of the VAE's latents, [channels].
+  // Both or neither: statistics of the VAE's latents, [channels], always in host memory.
   const float* mean = nullptr;
   const float* std = nullptr;
-  MatrixView grid;  // [2 * grid_height * 2 * grid_width, channels] float32, pixels in row order
+  MatrixView grid;  // [2 * grid_height * 2 * grid_width, channels], pixels in row order
   // Of mean, std and 1/std, of z / (1/std), and of the sum with the mean.
   Rounding rounding = Rounding::kNone;
 };

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -20,7 +21,9 @@ constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::layer_norm, LayerNormParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, LayerNormParams>,
      cpu::RowsAvx2<&cpu::RowCode::layer_norm, LayerNormParams>},
+    {"cuda", cuda::RejectsFastLayerNorm, cuda::LayerNorm},
     {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm, kReference},
+    {"cuda_ref", cuda::Rejects<LayerNormParams>, cuda::RefLayerNorm, kReference},
 };
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace segue::kernels {
 
 struct LayerNormParams {
-  MatrixView x;  // [M, N] float32
-  MatrixView y;  // [M, N] float32; may be x
+  MatrixView x;  // [M, N]
+  MatrixView y;  // [M, N]; may be x
   float eps = 1e-6f;
   // Both or neither: y = LN(x) * (1 + scale) + shift.
   RowTable scale;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/gate_residual.h"
 #include "kernels/layer_norm.h"
 
@@ -32,6 +33,7 @@ Status RunComposed(const ModulatedNormParams& params, const Context& context) {
 const char* AcceptsAll(const ModulatedNormParams&, const Context&) { return nullptr; }
 
 constexpr Kernel<ModulatedNormParams> kModulatedNormKernels[] = {
+    {"cuda", cuda::RejectsModulatedNorm, cuda::ModulatedNorm},
     {"composed", AcceptsAll, RunComposed, kReference},
 };
 

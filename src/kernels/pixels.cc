@@ -1,6 +1,7 @@
 #include "kernels/pixels.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,6 +11,7 @@ constexpr char kOp[] = "pixels";
 
 constexpr Kernel<PixelsParams> kPixelsKernels[] = {
     {"ref", NeedsCpu<PixelsParams>, RefPixels, kReference},
+    {"cuda_ref", cuda::Rejects<PixelsParams>, cuda::RefPixels, kReference},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace segue::kernels {
 
 struct PixelsParams {
-  MatrixView x;                         // [pixels, channels] float32, nominally in -1..1
+  MatrixView x;                         // [pixels, channels], nominally in -1..1
   uint8_t* pixels = nullptr;            // [pixels, channels]
   Rounding rounding = Rounding::kNone;  // of x / 2, and of the sum with 0.5
 };

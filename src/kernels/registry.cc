@@ -1,7 +1,6 @@
 #include "kernels/registry.h"
 
 #include <algorithm>
-#include <set>
 
 namespace segue::kernels {
 
@@ -32,13 +31,6 @@ std::map<std::string, std::vector<KernelLog::Entry>> KernelLog::Snapshot() const
     }
   }
   return entries;
-}
-
-const char* Interned(std::string_view text) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> texts;
-  const std::lock_guard lock(mutex);
-  return texts.emplace(text).first->c_str();
 }
 
 Error NoKernelError(const char* op, Span<const KernelLog::Reason> reasons) {

@@ -11,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -79,10 +78,6 @@ struct Context {
 };
 
 inline constexpr bool kReference = true;
-
-// A copy of a text that lives as long as the process: what KernelLog wants of a name that is not a
-// literal. One copy a distinct text.
-const char* Interned(std::string_view text);
 
 template <typename Params>
 struct Kernel {

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -14,7 +15,9 @@ constexpr Kernel<RmsNormParams> kRmsNormKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::rms_norm, RmsNormParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RmsNormParams>,
      cpu::RowsAvx2<&cpu::RowCode::rms_norm, RmsNormParams>},
+    {"cuda", cuda::RejectsFastRmsNorm, cuda::RmsNorm},
     {"ref", NeedsCpu<RmsNormParams>, RefRmsNorm, kReference},
+    {"cuda_ref", cuda::Rejects<RmsNormParams>, cuda::RefRmsNorm, kReference},
 };
 
 }  // namespace

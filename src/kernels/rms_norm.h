@@ -7,9 +7,9 @@
 namespace segue::kernels {
 
 struct RmsNormParams {
-  MatrixView x;       // [M, N] float32
+  MatrixView x;       // [M, N]
   WeightView weight;  // [N]
-  MatrixView y;       // [M, N] float32; may be x
+  MatrixView y;       // [M, N]; may be x
   float eps = 1e-6f;
   Rounding rounding = Rounding::kNone;  // of x / rms, and of its product with the weight
 };

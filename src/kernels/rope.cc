@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -33,6 +34,7 @@ constexpr Kernel<QkNormRopeParams> kQkNormRopeKernels[] = {
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, QkNormRopeParams>,
      cpu::RowsAvx2<&cpu::RowCode::qk_norm_rope, QkNormRopeParams>},
     {"ref", NeedsCpu<QkNormRopeParams>, RefQkNormRope, kReference},
+    {"cuda_ref", cuda::RejectsQkNormRope, cuda::RefQkNormRope, kReference},
 };
 
 constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
@@ -40,7 +42,9 @@ constexpr Kernel<RopeHalfParams> kRopeHalfKernels[] = {
      cpu::RowsAvx512<&cpu::RowCode::rope_half, RopeHalfParams>},
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, RopeHalfParams>,
      cpu::RowsAvx2<&cpu::RowCode::rope_half, RopeHalfParams>},
+    {"cuda", cuda::RejectsFastRopeHalf, cuda::RopeHalf},
     {"ref", NeedsCpu<RopeHalfParams>, RefRopeHalf, kReference},
+    {"cuda_ref", cuda::RejectsRopeHalf, cuda::RefRopeHalf, kReference},
 };
 
 }  // namespace

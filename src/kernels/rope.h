@@ -20,7 +20,7 @@ struct RopeTable {
 };
 
 struct QkNormRopeParams {
-  MatrixView x;  // [M, heads * head_dim] float32, in place
+  MatrixView x;  // [M, heads * head_dim], in place
   int32_t head_dim = 0;
   WeightView weight;  // [head_dim] of the per-head RMSNorm, or absent: no norm
   float eps = 1e-6f;
@@ -35,7 +35,7 @@ struct QkNormRopeParams {
 Status QkNormRope(const QkNormRopeParams& params, const Context& context);
 
 struct RopeHalfParams {
-  MatrixView x;  // [M, heads * head_dim] float32, in place
+  MatrixView x;  // [M, heads * head_dim], in place
   int32_t head_dim = 0;
   RopeTable rope;
   // Of cos and sin, of each product, and of the sum, as transformers does.

@@ -1,6 +1,7 @@
 #include "kernels/row_index.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,6 +11,7 @@ constexpr char kOp[] = "row_index";
 
 constexpr Kernel<RowIndexParams> kRowIndexKernels[] = {
     {"ref", NeedsCpu<RowIndexParams>, RefRowIndex, kReference},
+    {"cuda_ref", cuda::RejectsRowIndex, cuda::RefRowIndex, kReference},
 };
 
 }  // namespace

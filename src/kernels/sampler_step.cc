@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -11,7 +12,9 @@ namespace {
 constexpr char kOp[] = "sampler_step";
 
 constexpr Kernel<SamplerStepParams> kSamplerStepKernels[] = {
+    {"cuda", cuda::RejectsFastSamplerStep, cuda::SamplerStep},
     {"ref", NeedsCpu<SamplerStepParams>, RefSamplerStep, kReference},
+    {"cuda_ref", cuda::Rejects<SamplerStepParams>, cuda::RefSamplerStep, kReference},
 };
 
 bool Inside(int32_t row, int32_t rows, int64_t all) {

@@ -1,6 +1,7 @@
 #include "kernels/timestep_embedding.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/rows/rows.h"
 #include "kernels/reference.h"
 
 namespace segue::kernels {
@@ -10,6 +11,7 @@ constexpr char kOp[] = "timestep_embedding";
 
 constexpr Kernel<TimestepEmbeddingParams> kTimestepEmbeddingKernels[] = {
     {"ref", NeedsCpu<TimestepEmbeddingParams>, RefTimestepEmbedding, kReference},
+    {"cuda_ref", cuda::Rejects<TimestepEmbeddingParams>, cuda::RefTimestepEmbedding, kReference},
 };
 
 }  // namespace

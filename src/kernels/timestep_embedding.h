@@ -8,7 +8,7 @@ namespace segue::kernels {
 
 struct TimestepEmbeddingParams {
   const float* timesteps = nullptr;  // [M], sigma in 0..1
-  MatrixView y;                      // [M, channels] float32, channels even
+  MatrixView y;                      // [M, channels], channels even
   float scale = 1000.0f;             // timesteps a unit of sigma
   float max_period = 10000.0f;
   Rounding rounding = Rounding::kNone;  // of the result

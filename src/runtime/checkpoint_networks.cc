@@ -29,19 +29,17 @@ Result<UnusedTensors> CheckNetworks(const model::Checkpoint& checkpoint) {
   const model::ModelConfig config = ConfigOf(checkpoint);
   const comm::SingleRank communicator;
   UnusedTensors unused;
-  // Only counts: nothing is read, copied or made.
-  model::WeightStore store = model::WeightStore::Device(HostMemory(), {});
-  model::WeightReader text(checkpoint.text_encoder(), store);
+  model::WeightReader text(checkpoint.text_encoder());
   const model::TextEncoder text_encoder(
       config.text_encoder, text, {checkpoint.text_prefix(), checkpoint.text_embedding_name()},
       communicator);
   SEGUE_RETURN_IF_ERROR(text.Finish());
   unused["text_encoder"] = UnusedOf(text);
-  model::WeightReader transformer(checkpoint.transformer(), store);
+  model::WeightReader transformer(checkpoint.transformer());
   const model::Dit dit(config.dit, transformer, communicator);
   SEGUE_RETURN_IF_ERROR(transformer.Finish());
   unused["transformer"] = UnusedOf(transformer);
-  model::WeightReader vae(checkpoint.vae(), store);
+  model::WeightReader vae(checkpoint.vae());
   const model::VaeDecoder decoder(config.vae, vae);
   SEGUE_RETURN_IF_ERROR(vae.Finish());
   unused["vae"] = UnusedOf(vae);

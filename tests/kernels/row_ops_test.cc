@@ -212,14 +212,24 @@ TEST(RowOpsOnce, TheLogSaysWhyWiderCodeDidNotRun) {
                                       "avx2: only references were asked for"}));
 }
 
-TEST(RowOpsOnce, ACudaStreamIsRefusedWithEveryReason) {
-  Matrix a = RandomMatrix(1, 8, 0, 1);
-  MatrixView view = a.View();
-  view.dtype = DType::kBF16;  // a GPU's activation type
-  const Status status = Add({view, view, view}, {.stream = Stream::Cuda(nullptr)});
+TEST(RowOpsOnce, WhatNoKernelServesIsRefusedWithEveryReason) {
+  Matrix a = RandomMatrix(4, 260, 0, 1);
+  const auto bf16 = [&](int64_t rows, int64_t cols) {  // a GPU's activation type
+    return ContiguousMatrix(a.data.data(), DType::kBF16, rows, cols);
+  };
+  // More channels than a GPU takes statistics of.
+  const Status status = UnpackLatents({.tokens = bf16(1, 260),
+                                       .grid_height = 1,
+                                       .grid_width = 1,
+                                       .mean = a.data.data(),
+                                       .std = a.data.data(),
+                                       .grid = bf16(4, 65)},
+                                      {.stream = Stream::Cuda(nullptr)});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(status.error().Message().find("ref: works on host memory only"), std::string::npos);
+  const std::string message = status.error().Message();
+  EXPECT_NE(message.find("ref: works on host memory only"), std::string::npos) << message;
+  EXPECT_NE(message.find("cuda_ref: th"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -20,6 +20,11 @@ struct Float16 {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
   }
+  __device__ __forceinline__ static float Widen(uint16_t bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
 };
 
 }  // namespace segue::kernels::device

@@ -47,6 +47,16 @@ __device__ __forceinline__ void Prefetch(uint64_t address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
+// A vector that is read once and may be written later by the same thread.
+__device__ __forceinline__ uint4 LoadOnce(const void* from) {
+  uint4 value;
+  asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void Store(uint64_t address, uint4 value) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w)
