@@ -59,6 +59,11 @@ TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
   EXPECT_EQ(error("gpu_in_place x text=1 image=1 heads=0"), "case x: heads: 0");
   EXPECT_EQ(error("gpu_pack x lengths=8 heads=2"), "case x: no text");
   EXPECT_EQ(error("gpu_scatter x text=8 heads=2"), "case x: no image");
+  EXPECT_EQ(error("gpu_rows x op=gelu text=1 image=1"), "case x: no width");
+  EXPECT_EQ(error("gpu_rows x op=gelu text=1 image=0 width=8"), "case x: no rows or no columns");
+  EXPECT_EQ(error("gpu_rows x op=dance text=1 image=1 width=8"), "case x: op=dance");
+  EXPECT_EQ(error("gpu_rows x op=heads text=1 image=1 width=8"), "case x: op=heads");
+  EXPECT_EQ(error("gpu_rows x op=norm text=1 image=1 width=8 rounding=up"), "case x: rounding=up");
   EXPECT_EQ(error("gpu_host x sequences=3000 heads=2 longest=5"), "case x: sequences: 3000");
   EXPECT_EQ(error("gpu_host x sequences=3 heads=2"), "case x: no longest");
   EXPECT_EQ(error("gpu_load x mib=0"), "case x: mib: 0");

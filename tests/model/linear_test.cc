@@ -49,8 +49,7 @@ class LinearTest : public testing::Test {
 
   // down(up(x)) as one rank sees it. The values are small dyadic numbers: every sum is exact.
   std::vector<float> RunPair(const comm::Communicator& communicator) {
-    WeightStore store = WeightStore::Host();
-    WeightReader reader(*table_, store);
+    WeightReader reader(*table_);
     const ColumnParallelLinear up(reader, {"up", kIn, kHidden}, communicator);
     const RowParallelLinear down(reader, {"down", kHidden, kOut}, communicator);
     EXPECT_TRUE(reader.Finish().ok());

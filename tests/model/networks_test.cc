@@ -48,8 +48,7 @@ class NetworksTest : public testing::Test {
   std::vector<float> Velocity(const comm::Communicator& communicator,
                               const std::vector<DitSequence>& sequences,
                               const std::vector<float>& timesteps) const {
-    WeightStore store = WeightStore::Host();
-    WeightReader reader(checkpoint_->transformer(), store);
+    WeightReader reader(checkpoint_->transformer());
     const Dit dit(config_.dit, reader, communicator);
     EXPECT_TRUE(reader.Finish().ok());
     ThreadPool pool(1);
@@ -106,8 +105,7 @@ TEST_F(NetworksTest, TransformerOnThreeRanksIsTheSameFunction) {
 TEST_F(NetworksTest, SizesThatRanksDoNotDivideAreRefused) {
   RankGroup group(2);
   group.Run([&](const comm::Communicator& rank) {
-    WeightStore store = WeightStore::Host();
-    const auto model = QwenImage::Load(*checkpoint_, rank, store);
+    const auto model = QwenImage::Load(*checkpoint_, rank);
     ASSERT_FALSE(model.ok());
     EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(model.error().Message().find("num_attention_heads"), std::string::npos);
@@ -214,8 +212,7 @@ class TextEncoderRanks : public testing::Test {
 
   // Embeddings of two prompts, packed.
   std::vector<float> Embeddings(const comm::Communicator& communicator) const {
-    WeightStore store = WeightStore::Host();
-    WeightReader reader(*table_, store);
+    WeightReader reader(*table_);
     const TextEncoder encoder(config_, reader, {"", "embed_tokens.weight"}, communicator);
     EXPECT_TRUE(reader.Finish().ok());
     ThreadPool pool(1);
