@@ -40,9 +40,9 @@ Result<Setup> ReadCase(const Case& one) {
   SEGUE_ASSIGN_OR_RETURN(const int64_t height, one.Integer("height"));
   SEGUE_ASSIGN_OR_RETURN(const int64_t steps, one.Integer("steps"));
   SEGUE_ASSIGN_OR_RETURN(const int64_t guidance, one.Integer("guidance"));
-  Setup setup{.request = {},
-              .model = one.Text("model", "models/emoji"),
-              .peer_dtype = one.Text("peer_dtype", "float32")};
+  Setup setup;
+  setup.model = one.Text("model", "models/emoji");
+  setup.peer_dtype = one.Text("peer_dtype", "float32");
   setup.request.prompt = one.Text("prompt", "red apple");
   setup.request.negative_prompt = " ";
   setup.request.width = static_cast<int>(width);

@@ -1,5 +1,6 @@
 #include "cli/generate_job.h"
 
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -156,6 +157,8 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
                 "File name; may hold {seed} and {index} [segue-{seed}.png]");
   app.add_flag("--overwrite", options.overwrite, "Replace files that exist");
   AddTextOption(app, "--threads", options.threads, "N", "CPU threads; absent: one per core");
+  AddTextOption(app, "--device", options.device, "NAME",
+                "cpu, cuda or cuda:N [cpu]; a GPU runs in bfloat16");
   app.add_flag("--json", options.json, "Print settings, times and kernels as JSON on stdout");
   app.add_flag("-q,--quiet", options.quiet, "Print warnings and errors only");
   AddTextOption(app, "--dump", options.dump, "DIR",
@@ -164,11 +167,48 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddTextOption(app, "--latents", options.latents, "FILE",
                 "Start from the noise in a safetensors file")
       ->group("For checking");
+  AddTextOption(app, "--attention", options.attention, "NAME",
+                "The transformer's only attention back end")
+      ->group("For checking");
+  AddTextOption(app, "--random-weights", options.random_weights, "SEED",
+                "Weights out of a seed; DIR needs configurations and a tokenizer only")
+      ->group("For checking");
+  app.add_flag("--no-graphs", options.no_graphs, "Run every step launch by launch on a GPU")
+      ->group("For checking");
+  AddTextOption(app, "--cache", options.cache, "DIR",
+                "A GPU's choices of algorithms are kept there [~/.cache/segue]")
+      ->group("For checking");
   app.add_flag("--bf16", options.bf16, "Round to bfloat16 where the bfloat16 reference does")
       ->group("For checking");
   app.add_flag("--reference", options.reference, "Run the plain reference kernels only (slow)")
       ->group("For checking");
 }
+
+namespace {
+
+// ~/.cache/segue, or what XDG_CACHE_HOME says; "" where neither is known.
+std::string DefaultCache() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/segue";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/segue";
+  return "";
+}
+
+Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
+  EngineOptions& engine = job->engine;
+  engine.device = options.device.value_or("cpu");
+  engine.attention_backend = options.attention.value_or("");
+  engine.graphs = !options.no_graphs;
+  engine.cache_directory = options.cache.value_or(DefaultCache());
+  if (options.random_weights.has_value()) {
+    SEGUE_ASSIGN_OR_RETURN(engine.random_weights,
+                           ParseUint64("--random-weights", *options.random_weights));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<GenerateJob> ReadGenerateJob(const GenerateOptions& options) {
   GenerateJob job;
@@ -183,6 +223,7 @@ Result<GenerateJob> ReadGenerateJob(const GenerateOptions& options) {
   }
   SEGUE_RETURN_IF_ERROR(ReadNoise(options, &job));
   job.engine.model_directory = options.model;
+  SEGUE_RETURN_IF_ERROR(ReadEngine(options, &job));
   job.engine.bf16_rounding = options.bf16;
   job.engine.reference_kernels = options.reference;
   job.json = options.json;

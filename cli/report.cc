@@ -41,6 +41,13 @@ Json PictureAsJson(const RunFacts& facts, const Written& written) {
   json["seconds"] = {{"encode", picture.times.encode_s},
                      {"denoise", picture.times.denoise_s},
                      {"decode", picture.times.decode_s}};
+  json["device"] = picture.device;
+  if (picture.device != "cpu") {
+    json["graph"] = {{"replayed", picture.graph.replayed},
+                     {"recorded", picture.graph.recorded},
+                     {"eager", picture.graph.eager},
+                     {"reason", picture.graph.reason}};
+  }
   json["warnings"] = picture.warnings;
   json["kernels"] = KernelsAsJson(picture.kernels);
   return json;

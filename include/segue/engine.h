@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace segue {
 
 struct EngineOptions {
   std::string model_directory;  // a checkpoint in diffusers' QwenImagePipeline layout
-  int threads = 0;              // CPU threads; 0: one per core
+  // "cpu", "cuda" (the first GPU) or "cuda:N". On a GPU everything is bfloat16 with float32 sums,
+  // rounded where the bfloat16 reference rounds.
+  std::string device = "cpu";
+  int threads = 0;  // CPU threads; 0: one per core
   // Round to bfloat16 where the bfloat16 reference does, instead of computing in float32. Weights
   // are used as stored: the comparison means most for a checkpoint whose weights are bfloat16.
   bool bf16_rounding = false;
@@ -21,6 +25,14 @@ struct EngineOptions {
   // The transformer's only attention back end ("cpu", "ref"); empty: the first that accepts. One
   // that the model does not admit, or that cannot run here, is Load's error, with the reason.
   std::string attention_backend;
+  // Random weights of this seed for the directory's configurations, whatever weights it holds.
+  std::optional<uint64_t> random_weights;
+  // GPU: record a step once per shape of batch and replay it. Off: the same bytes, slower.
+  bool graphs = true;
+  // GPU: where choices of algorithms are kept between runs; empty: nowhere. Of no effect on bytes.
+  std::string cache_directory;
+  // Called while weights are read onto a GPU, with bytes done and of all; false cancels.
+  std::function<bool(int64_t, int64_t)> load_progress;
 };
 
 // Settings segue.json gives for a model; a request's absent fields take these.

@@ -51,6 +51,14 @@ struct KernelUse {
   std::vector<std::string> passed_over;
 };
 
+// How a picture's steps ran on a GPU.
+struct GraphReport {
+  int replayed = 0;    // steps that a recorded graph ran
+  int recorded = 0;    // steps for which one was recorded
+  int eager = 0;       // steps that ran launch by launch: all of them on the CPU
+  std::string reason;  // why the last of those did; "" for a shape's first step, and on the CPU
+};
+
 struct Picture {
   Image image;
   int steps = 0;
@@ -63,6 +71,8 @@ struct Picture {
   StageTimes times;
   std::vector<std::string> warnings;  // e.g. a truncated prompt
   std::vector<KernelUse> kernels;
+  std::string device;  // "cpu" or the GPU's name
+  GraphReport graph;
   std::vector<StageTensor> stages;  // when keep_stages was set
 };
 

@@ -28,8 +28,9 @@ class Arena {
   ~Arena();
 
   bool counting() const { return base_ == nullptr; }
-  // Every block starts at a multiple of this: a cache line, and what wide vector loads want.
-  static constexpr int64_t kAlignment = 64;
+  // Every block starts at a multiple of this: what a GPU's allocator gives and what workspaces of
+  // attention want; more than a cache line.
+  static constexpr int64_t kAlignment = 256;
 
   // A block of `count` elements of type T. When the arena is full the pointer is null, the arena
   // remembers the block's name, and Check() reports it: layout functions stay free of error paths.

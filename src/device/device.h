@@ -23,8 +23,7 @@ struct DeviceInfo {
   int64_t free_bytes = 0;
 };
 
-// Memory of one device. Implementations: host memory (aligned to 64
-// bytes); CUDA device memory.
+// Memory of one device, aligned to 256 bytes. Implementations: host memory; CUDA device memory.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;

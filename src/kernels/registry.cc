@@ -1,6 +1,7 @@
 #include "kernels/registry.h"
 
 #include <algorithm>
+#include <set>
 
 namespace segue::kernels {
 
@@ -31,6 +32,13 @@ std::map<std::string, std::vector<KernelLog::Entry>> KernelLog::Snapshot() const
     }
   }
   return entries;
+}
+
+const char* Interned(std::string_view text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> texts;
+  const std::lock_guard lock(mutex);
+  return texts.emplace(text).first->c_str();
 }
 
 Error NoKernelError(const char* op, Span<const KernelLog::Reason> reasons) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -78,6 +79,10 @@ struct Context {
 };
 
 inline constexpr bool kReference = true;
+
+// A copy of a text that lives as long as the process: what KernelLog wants of a name that is not a
+// literal. One copy a distinct text.
+const char* Interned(std::string_view text);
 
 template <typename Params>
 struct Kernel {

@@ -4,17 +4,20 @@
 #include <cstdint>
 
 #include "base/span.h"
+#include "model/layers/placement.h"
 #include "model/model_config.h"
 
 namespace segue::model {
 
 // Bytes of the workspace of each stage of the pipeline (QwenImage's functions of the same names).
 // `lengths`: ids of each prompt; `dropped` leading rows of each are not kept.
-int64_t EncodeBytes(const ModelConfig& config, int ranks, Span<const int64_t> lengths,
-                    int64_t dropped);
+int64_t EncodeBytes(const ModelConfig& config, const Placement& placement,
+                    Span<const int64_t> lengths, int64_t dropped);
+// On the host.
 int64_t DenoiseBytes(const ModelConfig& config, int ranks, int64_t image_rows, int64_t text_rows,
                      int64_t timesteps);
-int64_t DecodeBytes(const ModelConfig& config, int64_t grid_height, int64_t grid_width);
+int64_t DecodeBytes(const ModelConfig& config, const Placement& placement, int64_t grid_height,
+                    int64_t grid_width);
 
 // One picture: its size and the bound of its prompts.
 struct PictureShape {
@@ -36,8 +39,10 @@ struct ActivationPlan {
 };
 
 // Bytes a request's own state needs: latents, text of every branch.
-int64_t RequestBytes(const ModelConfig& config, int64_t image_rows, Span<const int64_t> text_rows);
+int64_t RequestBytes(const ModelConfig& config, const Placement& placement, int64_t image_rows,
+                     Span<const int64_t> text_rows);
 
-ActivationPlan PlanActivations(const ModelConfig& config, int ranks, const PictureShape& picture);
+ActivationPlan PlanActivations(const ModelConfig& config, const Placement& placement,
+                               const PictureShape& picture);
 
 }  // namespace segue::model

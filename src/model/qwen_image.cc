@@ -1,9 +1,9 @@
 #include "model/qwen_image.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
+#include "device/transfer.h"
 #include "kernels/finite.h"
 #include "kernels/latents.h"
 #include "kernels/pixels.h"
@@ -34,48 +34,60 @@ Status CheckRanks(const ModelConfig& config, int ranks) {
 
 }  // namespace
 
-RequestBlocks RequestBlocks::LayOut(Arena& arena, const ModelConfig& config, int64_t image_rows,
+RequestBlocks RequestBlocks::LayOut(Arena& arena, const ModelConfig& config,
+                                    const Placement& placement, int64_t image_rows,
                                     Span<const int64_t> text_rows) {
   RequestBlocks blocks;
-  blocks.latents = arena.TakeMatrix("latents", image_rows, config.dit.in_channels);
+  blocks.latents =
+      arena.TakeMatrix("latents", image_rows, config.dit.in_channels, placement.activation_type());
   for (const int64_t rows : text_rows) {
-    blocks.text.push_back(arena.TakeMatrix("text rows", rows, config.dit.hidden()));
+    blocks.text.push_back(
+        arena.TakeMatrix("text rows", rows, config.dit.hidden(), placement.activation_type()));
   }
   return blocks;
 }
 
 EncodeWorkspace EncodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
-                                        int64_t kept_rows) {
+                                        const Placement& placement, int64_t kept_rows) {
   return {.embeddings =
-              arena.TakeMatrix("prompt embeddings", kept_rows, config.dit.joint_attention_dim)};
+              arena.TakeMatrix("prompt embeddings", kept_rows, config.dit.joint_attention_dim,
+                               placement.activation_type())};
 }
 
 DecodeWorkspace DecodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
-                                        int64_t grid_height, int64_t grid_width) {
+                                        const Placement& placement, int64_t grid_height,
+                                        int64_t grid_width) {
   const int64_t latent_pixels = 4 * grid_height * grid_width;
   const int64_t scale = config.vae.spatial_scale();
-  return {.grid = arena.TakeMatrix("latent pixels", latent_pixels, config.vae.z_dim),
-          .samples = arena.TakeMatrix("decoded samples", latent_pixels * scale * scale,
-                                      config.vae.input_channels)};
+  const int64_t pixels = latent_pixels * scale * scale;
+  const DType dtype = placement.activation_type();
+  DecodeWorkspace workspace;
+  workspace.grid = arena.TakeMatrix("latent pixels", latent_pixels, config.vae.z_dim, dtype);
+  workspace.samples = arena.TakeMatrix("decoded samples", pixels, config.vae.input_channels, dtype);
+  if (placement.device == DeviceKind::kCpu) return workspace;
+  workspace.pixels = arena.Take<uint8_t>("pixels", pixels * config.vae.input_channels);
+  workspace.all_finite = arena.Take<bool>("whether samples are finite", 1);
+  return workspace;
 }
 
 Result<std::unique_ptr<const QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
-                                                         const comm::Communicator& communicator) {
+                                                         const comm::Communicator& communicator,
+                                                         WeightStore& store) {
   std::unique_ptr<QwenImage> model(new QwenImage());
   model->config_ = {.dit = checkpoint.dit_config(),
                     .text_encoder = checkpoint.text_encoder_config(),
                     .vae = checkpoint.vae_config()};
   SEGUE_RETURN_IF_ERROR(CheckRanks(model->config_, communicator.size()));
 
-  WeightReader text(checkpoint.text_encoder());
+  WeightReader text(checkpoint.text_encoder(), store);
   model->text_encoder_ = std::make_unique<TextEncoder>(
       model->config_.text_encoder, text,
       TextEncoderNames{checkpoint.text_prefix(), checkpoint.text_embedding_name()}, communicator);
   SEGUE_RETURN_IF_ERROR(text.Finish());
-  WeightReader transformer(checkpoint.transformer());
+  WeightReader transformer(checkpoint.transformer(), store);
   model->dit_ = std::make_unique<Dit>(model->config_.dit, transformer, communicator);
   SEGUE_RETURN_IF_ERROR(transformer.Finish());
-  WeightReader vae(checkpoint.vae());
+  WeightReader vae(checkpoint.vae(), store);
   model->vae_ = std::make_unique<VaeDecoder>(model->config_.vae, vae);
   SEGUE_RETURN_IF_ERROR(vae.Finish());
   return std::unique_ptr<const QwenImage>(std::move(model));
@@ -85,7 +97,8 @@ Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
                          const ForwardContext& context) const {
   int64_t kept = 0;
   for (const PromptInput& prompt : prompts) kept += prompt.text.rows;
-  const EncodeWorkspace workspace = EncodeWorkspace::LayOut(arena, config_, kept);
+  SEGUE_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(context));
+  const EncodeWorkspace workspace = EncodeWorkspace::LayOut(arena, config_, placement, kept);
   SEGUE_RETURN_IF_ERROR(arena.Check());
 
   std::vector<TextSequence> sequences;
@@ -100,8 +113,9 @@ Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
   for (size_t i = 0; i < prompts.size(); ++i) {
     const MatrixView& embeddings = sequences[i].output;
     if (prompts[i].embeddings != nullptr) {
-      std::memcpy(prompts[i].embeddings, embeddings.data,
-                  static_cast<size_t>(embeddings.rows * embeddings.cols) * sizeof(float));
+      SEGUE_ASSIGN_OR_RETURN(const std::vector<float> values,
+                             ReadMatrix(embeddings, context.kernels.stream));
+      std::copy(values.begin(), values.end(), prompts[i].embeddings);
     }
     SEGUE_RETURN_IF_ERROR(dit_->EncodeText(embeddings, prompts[i].text, context));
   }
@@ -110,8 +124,9 @@ Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
 
 Status QwenImage::Decode(const DecodeInput& input, Arena& arena,
                          const ForwardContext& context) const {
+  SEGUE_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(context));
   const DecodeWorkspace workspace =
-      DecodeWorkspace::LayOut(arena, config_, input.grid_height, input.grid_width);
+      DecodeWorkspace::LayOut(arena, config_, placement, input.grid_height, input.grid_width);
   SEGUE_RETURN_IF_ERROR(arena.Check());
   SEGUE_RETURN_IF_ERROR(kernels::UnpackLatents({.tokens = input.latents,
                                                 .grid_height = input.grid_height,
@@ -123,17 +138,28 @@ Status QwenImage::Decode(const DecodeInput& input, Arena& arena,
                                                context.kernels));
   SEGUE_RETURN_IF_ERROR(vae_->Forward(workspace.grid, 2 * input.grid_height, 2 * input.grid_width,
                                       workspace.samples, arena, context));
+  return TakeOut(input, workspace, context);
+}
+
+// Samples to pixels and to what the caller asked for besides.
+Status QwenImage::TakeOut(const DecodeInput& input, const DecodeWorkspace& workspace,
+                          const ForwardContext& context) const {
+  const Stream& stream = context.kernels.stream;
+  const bool on_host = workspace.pixels == nullptr;
+  uint8_t* pixels = on_host ? input.pixels : workspace.pixels;
+  bool* all_finite = on_host ? input.all_finite : workspace.all_finite;
   SEGUE_RETURN_IF_ERROR(
-      kernels::Finite({.x = workspace.samples, .all_finite = input.all_finite}, context.kernels));
+      kernels::Finite({.x = workspace.samples, .all_finite = all_finite}, context.kernels));
+  SEGUE_RETURN_IF_ERROR(kernels::Pixels(
+      {.x = workspace.samples, .pixels = pixels, .rounding = context.rounding}, context.kernels));
   if (input.samples != nullptr) {
-    const auto count = static_cast<size_t>(workspace.samples.rows * workspace.samples.cols);
-    const auto* samples = workspace.samples.Row<float>(0);
-    std::transform(samples, samples + count, input.samples,
+    SEGUE_ASSIGN_OR_RETURN(const std::vector<float> samples, ReadMatrix(workspace.samples, stream));
+    std::transform(samples.begin(), samples.end(), input.samples,
                    [](float value) { return std::clamp(value, -1.0f, 1.0f); });
   }
-  return kernels::Pixels(
-      {.x = workspace.samples, .pixels = input.pixels, .rounding = context.rounding},
-      context.kernels);
+  if (on_host) return {};
+  SEGUE_RETURN_IF_ERROR(CopyOut(input.all_finite, all_finite, sizeof(bool), stream));
+  return CopyOut(input.pixels, pixels, workspace.samples.rows * workspace.samples.cols, stream);
 }
 
 }  // namespace segue::model

@@ -13,10 +13,12 @@
 #include "device/arena.h"
 #include "model/dit/dit.h"
 #include "model/layers/forward_context.h"
+#include "model/layers/placement.h"
 #include "model/model_config.h"
 #include "model/text_encoder/text_encoder.h"
 #include "model/vae/decoder.h"
 #include "model/weights/checkpoint.h"
+#include "model/weights/weight_store.h"
 #include "segue/status.h"
 
 namespace segue::model {
@@ -24,8 +26,8 @@ namespace segue::model {
 // What a request keeps from submission to its picture.
 struct RequestBlocks {
   // `text_rows` of every branch: the prompt's, then the negative prompt's if there is one.
-  static RequestBlocks LayOut(Arena& arena, const ModelConfig& config, int64_t image_rows,
-                              Span<const int64_t> text_rows);
+  static RequestBlocks LayOut(Arena& arena, const ModelConfig& config, const Placement& placement,
+                              int64_t image_rows, Span<const int64_t> text_rows);
 
   MatrixView latents;            // [image_rows, in_channels]
   std::vector<MatrixView> text;  // of every branch, [text rows, transformer hidden]
@@ -33,18 +35,22 @@ struct RequestBlocks {
 
 // Blocks of Encode beside the text encoder's own.
 struct EncodeWorkspace {
-  static EncodeWorkspace LayOut(Arena& arena, const ModelConfig& config, int64_t kept_rows);
+  static EncodeWorkspace LayOut(Arena& arena, const ModelConfig& config, const Placement& placement,
+                                int64_t kept_rows);
 
   MatrixView embeddings;  // [kept rows, joint_attention_dim]
 };
 
 // Blocks of Decode beside the decoder's own.
 struct DecodeWorkspace {
-  static DecodeWorkspace LayOut(Arena& arena, const ModelConfig& config, int64_t grid_height,
-                                int64_t grid_width);
+  static DecodeWorkspace LayOut(Arena& arena, const ModelConfig& config, const Placement& placement,
+                                int64_t grid_height, int64_t grid_width);
 
   MatrixView grid;     // [latent pixels, z_dim]
   MatrixView samples;  // [picture pixels, 3]
+  // Of a GPU's memory, before they are copied out; null on the host, where the caller's are used.
+  uint8_t* pixels = nullptr;  // [picture pixels, 3]
+  bool* all_finite = nullptr;
 };
 
 struct PromptInput {
@@ -58,6 +64,7 @@ struct DecodeInput {
   MatrixView latents;  // [grid_height * grid_width, in_channels]: packed
   int64_t grid_height = 0;
   int64_t grid_width = 0;
+  // Host memory, whichever device decodes.
   uint8_t* pixels = nullptr;   // [16 * grid_height, 16 * grid_width, 3], written
   float* samples = nullptr;    // written if not null: the same before the conversion, in -1..1
   bool* all_finite = nullptr;  // written: whether every sample was a number
@@ -67,13 +74,15 @@ struct DecodeInput {
 class QwenImage {
  public:
   // Checks and views every weight; reads none. Errors name tensors that are missing or of another
-  // shape, and sizes that the group's size does not divide. Precondition: `checkpoint` and
-  // `communicator` outlive the model.
+  // shape, and sizes that the group's size does not divide. Precondition: `checkpoint`,
+  // `communicator` and `store` outlive the model.
   static Result<std::unique_ptr<const QwenImage>> Load(const Checkpoint& checkpoint,
-                                                       const comm::Communicator& communicator);
+                                                       const comm::Communicator& communicator,
+                                                       WeightStore& store);
 
   const ModelConfig& config() const { return config_; }
   const Dit& dit() const { return *dit_; }
+  const TextEncoder& text_encoder() const { return *text_encoder_; }
 
   // Encodes prompts together and makes the transformer's text rows of each.
   Status Encode(Span<const PromptInput> prompts, Arena& arena, const ForwardContext& context) const;
@@ -83,6 +92,8 @@ class QwenImage {
 
  private:
   QwenImage() = default;
+  Status TakeOut(const DecodeInput& input, const DecodeWorkspace& workspace,
+                 const ForwardContext& context) const;
 
   ModelConfig config_;
   std::unique_ptr<const TextEncoder> text_encoder_;

@@ -29,17 +29,19 @@ Result<UnusedTensors> CheckNetworks(const model::Checkpoint& checkpoint) {
   const model::ModelConfig config = ConfigOf(checkpoint);
   const comm::SingleRank communicator;
   UnusedTensors unused;
-  model::WeightReader text(checkpoint.text_encoder());
+  // Only counts: nothing is read, copied or made.
+  model::WeightStore store = model::WeightStore::Device(HostMemory(), {});
+  model::WeightReader text(checkpoint.text_encoder(), store);
   const model::TextEncoder text_encoder(
       config.text_encoder, text, {checkpoint.text_prefix(), checkpoint.text_embedding_name()},
       communicator);
   SEGUE_RETURN_IF_ERROR(text.Finish());
   unused["text_encoder"] = UnusedOf(text);
-  model::WeightReader transformer(checkpoint.transformer());
+  model::WeightReader transformer(checkpoint.transformer(), store);
   const model::Dit dit(config.dit, transformer, communicator);
   SEGUE_RETURN_IF_ERROR(transformer.Finish());
   unused["transformer"] = UnusedOf(transformer);
-  model::WeightReader vae(checkpoint.vae());
+  model::WeightReader vae(checkpoint.vae(), store);
   const model::VaeDecoder decoder(config.vae, vae);
   SEGUE_RETURN_IF_ERROR(vae.Finish());
   unused["vae"] = UnusedOf(vae);

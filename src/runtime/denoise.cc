@@ -10,19 +10,15 @@
 #include "runtime/pipeline.h"
 
 namespace segue::runtime {
-namespace {
 
-// "step.007.", so that names sort as steps do.
-std::string StepStage(int step) {
-  const std::string number = std::to_string(step);
-  return "step." + std::string(3 - std::min<size_t>(number.size(), 3), '0') + number + ".";
-}
-
-}  // namespace
+HostPipeline::HostPipeline(const model::QwenImage& model, const model::ForwardContext& context,
+                           DeviceMemory& memory)
+    : Pipeline(model, context, context.communicator->size(), memory,
+               context.kernels.stream.pool()) {}
 
 // Sequences in the order of the requests, a guided request's prompt before its negative prompt.
 // What a batch holds changes only when a request joins or leaves.
-Status Pipeline::PrepareBatch(Span<RequestState* const> requests) {
+Status HostPipeline::PrepareBatch(Span<RequestState* const> requests) {
   std::vector<RequestId> ids;
   std::vector<model::DitSequence> sequences;
   for (const RequestState* request : requests) {
@@ -36,44 +32,32 @@ Status Pipeline::PrepareBatch(Span<RequestState* const> requests) {
   }
   if (batch_ && ids == batch_ids_) return {};
   batch_.reset();
-  SEGUE_ASSIGN_OR_RETURN(batch_, model::DitBatch::Create(model_->config().dit, sequences));
+  SEGUE_ASSIGN_OR_RETURN(batch_, model::DitBatch::Create(model().config().dit, sequences));
   batch_ids_ = std::move(ids);
   return {};
 }
 
-void Pipeline::Denoise(Span<RequestState* const> requests) {
-  const auto run = [this](Span<RequestState* const> some) {
-    return WithoutExceptions("denoise", [&] { return DenoiseTogether(some); });
-  };
-  const Status together = run(requests);
-  if (together.ok()) return;
-  for (RequestState* request : requests) {
-    const Status alone = requests.size() == 1 ? together : run({&request, 1});
-    if (!alone.ok()) request->status = alone;
-  }
-}
-
-Status Pipeline::DenoiseTogether(Span<RequestState* const> requests) {
+Status HostPipeline::DenoiseTogether(Span<RequestState* const> requests) {
   SEGUE_RETURN_IF_ERROR(PrepareBatch(requests));
-  const model::ModelConfig& config = model_->config();
+  const model::ModelConfig& config = model().config();
   SEGUE_RETURN_IF_ERROR(
-      Reserve(model::DenoiseBytes(config, context_.communicator->size(), batch_->image_rows(),
-                                  batch_->text_rows(), batch_->timesteps())));
+      UseWorkspace(model::DenoiseBytes(config, context().communicator->size(), batch_->image_rows(),
+                                       batch_->text_rows(), batch_->timesteps())));
   const MatrixView velocity =
-      workspace_.TakeMatrix("velocity", batch_->image_rows(), config.dit.in_channels);
+      workspace().TakeMatrix("velocity", batch_->image_rows(), config.dit.in_channels);
   std::vector<float> timesteps;
   std::vector<model::DitSequenceInput> inputs;
   for (const RequestState* request : requests) {
     const auto step = static_cast<size_t>(request->step);
     timesteps.push_back(ModelTimestep(request->schedule.timesteps[step],
-                                      context_.rounding == kernels::Rounding::kBF16));
+                                      context().rounding == kernels::Rounding::kBF16));
     for (const MatrixView& text : request->blocks.text) {
       inputs.push_back({.latents = request->blocks.latents, .text = text});
     }
   }
-  SEGUE_RETURN_IF_ERROR(model_->dit().Forward(
-      *batch_, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace_,
-      context_));
+  SEGUE_RETURN_IF_ERROR(model().dit().Forward(
+      *batch_, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace(),
+      context()));
 
   size_t sequence = 0;
   for (RequestState* request : requests) {
@@ -90,16 +74,20 @@ Status Pipeline::DenoiseTogether(Span<RequestState* const> requests) {
 }
 
 // Guidance, the Euler step, and the check that the result is a picture in the making.
-Status Pipeline::FinishStep(RequestState& request, const MatrixView& prompt_velocity,
-                            const MatrixView& negative_velocity) {
+Status HostPipeline::FinishStep(RequestState& request, const MatrixView& prompt_velocity,
+                                const MatrixView& negative_velocity) {
   const auto step = static_cast<size_t>(request.step);
   const std::string stage = StepStage(request.step);
   const std::string where =
       "step " + std::to_string(step + 1) + " of " + std::to_string(request.schedule.steps()) + ": ";
   const bool guided = request.settings.guided;
   if (request.keep_stages) {
-    KeepStage(request, stage + "velocity.prompt", prompt_velocity);
-    if (guided) KeepStage(request, stage + "velocity.negative", negative_velocity);
+    SEGUE_RETURN_IF_ERROR(
+        KeepStage(request, stage + "velocity.prompt", prompt_velocity, context().kernels.stream));
+    if (guided) {
+      SEGUE_RETURN_IF_ERROR(KeepStage(request, stage + "velocity.negative", negative_velocity,
+                                      context().kernels.stream));
+    }
   }
   SEGUE_RETURN_IF_ERROR(CheckFinite(prompt_velocity, "denoise", where + "velocity"));
   if (guided) {
@@ -109,19 +97,21 @@ Status Pipeline::FinishStep(RequestState& request, const MatrixView& prompt_velo
                                              .negative = negative_velocity,
                                              .y = prompt_velocity,
                                              .scale = static_cast<float>(request.settings.guidance),
-                                             .rounding = context_.rounding},
-                                            context_.kernels));
+                                             .rounding = context().rounding},
+                                            context().kernels));
   }
   const std::vector<float>& sigmas = request.schedule.sigmas;
   SEGUE_RETURN_IF_ERROR(kernels::EulerStep({.x = request.blocks.latents,
                                             .v = prompt_velocity,
                                             .dt = sigmas[step + 1] - sigmas[step],
-                                            .rounding = context_.rounding},
-                                           context_.kernels));
+                                            .rounding = context().rounding},
+                                           context().kernels));
   SEGUE_RETURN_IF_ERROR(CheckFinite(request.blocks.latents, "denoise", where + "latents"));
   if (request.keep_stages) {
-    KeepStage(request, stage + "velocity", prompt_velocity);
-    KeepStage(request, stage + "latents", request.blocks.latents);
+    SEGUE_RETURN_IF_ERROR(
+        KeepStage(request, stage + "velocity", prompt_velocity, context().kernels.stream));
+    SEGUE_RETURN_IF_ERROR(
+        KeepStage(request, stage + "latents", request.blocks.latents, context().kernels.stream));
   }
   ++request.step;
   return {};

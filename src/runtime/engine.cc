@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,8 @@
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
 #include "runtime/exceptions.h"
+#include "runtime/gpu_pipeline.h"
+#include "runtime/gpu_resources.h"
 #include "runtime/memory_check.h"
 #include "runtime/pipeline.h"
 #include "runtime/settings.h"
@@ -74,17 +77,20 @@ class Engine::Impl {
   Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads)
       : checkpoint_(std::move(checkpoint)), tokenizer_(std::move(tokenizer)), pool_(threads) {}
 
-  // Views the weights; the checkpoint is at its final address by now.
-  Status LoadModel(const EngineOptions& options) {
-    SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_));
-    const model::ForwardContext context = {
+  // Views the weights, or brings them to the GPU; the checkpoint is at its final address by now.
+  Status LoadModel(const EngineOptions& options, int device) {
+    model::ForwardContext context = {
         .kernels = {.stream = Stream::Cpu(pool_),
                     .log = &log_,
                     .reference_only = options.reference_kernels},
         .rounding = options.bf16_rounding ? kernels::Rounding::kBF16 : kernels::Rounding::kNone,
         .attention_backend = options.attention_backend,
         .communicator = &communicator_};
-    pipeline_.emplace(*model_, context, HostMemory());
+    if (device >= 0) return LoadOnGpu(options, device, std::move(context));
+    store_ = model::WeightStore::Host();
+    SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
+    SEGUE_RETURN_IF_ERROR(store_->Allocate());
+    pipeline_ = std::make_unique<runtime::HostPipeline>(*model_, context, HostMemory());
     return {};
   }
 
@@ -109,7 +115,9 @@ class Engine::Impl {
     return state;
   }
 
+  // On the host; a GPU's allocations are few, and each says itself what it lacked.
   Status CheckMemory(const runtime::RequestState& state) const {
+    if (gpu_) return {};
     std::vector<const runtime::RequestState*> others;
     others.reserve(running_.size());
     for (const auto& [id, running] : running_) others.push_back(running.get());
@@ -168,13 +176,37 @@ class Engine::Impl {
   }
 
   Status Cancel(RequestId id) {
-    if (running_.erase(id) + finished_.erase(id) > 0) return {};
+    if (const auto found = running_.find(id); found != running_.end()) {
+      pipeline_->Forget(*found->second);
+      running_.erase(found);
+      return {};
+    }
+    if (finished_.erase(id) > 0) return {};
     return IdError("cancel request", id, "a request that was submitted and not yet taken");
   }
 
   bool Finished(RequestId id) const { return finished_.contains(id); }
 
  private:
+  Status LoadOnGpu(const EngineOptions& options, int device, model::ForwardContext context) {
+    SEGUE_ASSIGN_OR_RETURN(gpu_, runtime::GpuResources::Create(device, options.cache_directory));
+    store_ = model::WeightStore::Device(gpu_->memory(), {.device = device});
+    // A first pass over the same code counts what the second one places.
+    SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint_, communicator_, *store_));
+    SEGUE_RETURN_IF_ERROR(store_->Allocate());
+    SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
+    SEGUE_RETURN_IF_ERROR(store_->Load({.progress = options.load_progress}));
+    context.kernels.stream = gpu_->stream().stream();
+    context.kernels.products = &gpu_->products();
+    context.rounding = kernels::Rounding::kBF16;
+    SEGUE_ASSIGN_OR_RETURN(
+        pipeline_,
+        runtime::GpuPipeline::Create(*model_, context, *gpu_, pool_,
+                                     {.graphs = options.graphs && !options.reference_kernels}));
+    SEGUE_ASSIGN_OR_RETURN(device_name_, runtime::GpuName(device));
+    return {};
+  }
+
   Status AddPrompt(const char* which, const std::string& text, runtime::RequestState& state) const {
     auto prompt = tokenizer_.EncodePrompt(text);
     if (!prompt.ok()) {
@@ -190,6 +222,7 @@ class Engine::Impl {
   void Finish(RequestId id) {
     const auto found = running_.find(id);
     runtime::RequestState& request = *found->second;
+    pipeline_->Forget(request);
     if (request.status.ok()) {
       finished_.emplace(id, MakePicture(request));
     } else {
@@ -212,6 +245,8 @@ class Engine::Impl {
     picture.times = request.times;
     picture.warnings = std::move(settings.warnings);
     picture.kernels = KernelsSince(request.kernels_before, log_.Snapshot());
+    picture.device = device_name_;
+    picture.graph = request.graph;
     picture.stages = std::move(request.stages);
     return picture;
   }
@@ -221,8 +256,11 @@ class Engine::Impl {
   comm::SingleRank communicator_;
   ThreadPool pool_;
   kernels::KernelLog log_;
+  std::string device_name_ = "cpu";
+  std::unique_ptr<runtime::GpuResources> gpu_;  // null: the CPU
+  std::optional<model::WeightStore> store_;
   std::unique_ptr<const model::QwenImage> model_;
-  std::optional<runtime::Pipeline> pipeline_;
+  std::unique_ptr<runtime::Pipeline> pipeline_;
   RequestId next_id_ = 1;
   std::map<RequestId, std::unique_ptr<runtime::RequestState>> running_;  // in order of arrival
   std::map<RequestId, Result<Picture>> finished_;
@@ -239,13 +277,17 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& options) {
   SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
-  SEGUE_ASSIGN_OR_RETURN(model::Checkpoint checkpoint,
-                         model::Checkpoint::Open(options.model_directory));
-  if (!options.attention_backend.empty()) {
+  SEGUE_ASSIGN_OR_RETURN(const int device, runtime::ParseDevice(options.device));
+  SEGUE_ASSIGN_OR_RETURN(
+      model::Checkpoint checkpoint,
+      options.random_weights
+          ? model::Checkpoint::OpenRandom(options.model_directory, *options.random_weights)
+          : model::Checkpoint::Open(options.model_directory));
+  if (!options.attention_backend.empty() && device < 0) {
     SEGUE_RETURN_IF_ERROR(
         model::CheckAttentionBackend(checkpoint.dit_config(), options.attention_backend));
   }
-  SEGUE_RETURN_IF_ERROR(runtime::CheckModelMemory(checkpoint, HostInfo()));
+  if (device < 0) SEGUE_RETURN_IF_ERROR(runtime::CheckModelMemory(checkpoint, HostInfo()));
   SEGUE_ASSIGN_OR_RETURN(model::Tokenizer tokenizer,
                          model::Tokenizer::Load(checkpoint.tokenizer_directory()));
   const int64_t vocabulary = checkpoint.text_encoder_config().vocab_size;
@@ -257,7 +299,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
                  .wanted = "less than text_encoder's vocab_size, " + std::to_string(vocabulary)};
   }
   auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads);
-  SEGUE_RETURN_IF_ERROR(impl->LoadModel(options));
+  SEGUE_RETURN_IF_ERROR(impl->LoadModel(options, device));
   return impl;
 }
 

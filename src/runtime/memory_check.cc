@@ -65,10 +65,11 @@ Status CheckRequestMemory(const model::ModelConfig& config, const RequestState& 
     for (const model::PromptIds& prompt : other->prompts) text_rows += prompt.rows;
   }
   const auto timesteps = static_cast<int64_t>(running.size()) + 1;
-  const int64_t state = model::RequestBytes(config, settings.image_rows(), kept);
+  const int64_t state = model::RequestBytes(config, 1, settings.image_rows(), kept);
   const int64_t encode = model::EncodeBytes(config, 1, lengths, model::kTemplatePrefixIds);
   const int64_t denoise = model::DenoiseBytes(config, 1, image_rows, text_rows, timesteps);
-  const int64_t decode = model::DecodeBytes(config, settings.grid_height(), settings.grid_width());
+  const int64_t decode =
+      model::DecodeBytes(config, 1, settings.grid_height(), settings.grid_width());
   return CheckFits("submit request",
                    "encoding " + Mebibytes(encode) + ", denoising " + Mebibytes(denoise) +
                        " or decoding " + Mebibytes(decode) + ", and its own state " +

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "device/transfer.h"
 #include "kernels/activation.h"
 #include "kernels/finite.h"
 #include "kernels/latents.h"
 #include "model/memory_plan.h"
+#include "runtime/exceptions.h"
 #include "runtime/noise.h"
 
 namespace segue::runtime {
@@ -47,24 +49,64 @@ void KeepSchedule(RequestState& request) {
 
 }  // namespace
 
+Status KeepStage(RequestState& request, std::string name, const MatrixView& matrix,
+                 const Stream& stream) {
+  SEGUE_ASSIGN_OR_RETURN(std::vector<float> values, ReadMatrix(matrix, stream));
+  request.stages.push_back(
+      {.name = std::move(name), .shape = {matrix.rows, matrix.cols}, .values = std::move(values)});
+  return {};
+}
+
+std::string StepStage(int step) {
+  const std::string number = std::to_string(step);
+  return "step." + std::string(3 - std::min<size_t>(number.size(), 3), '0') + number + ".";
+}
+
 Pipeline::Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
-                   DeviceMemory& memory)
-    : model_(&model), context_(context), memory_(&memory) {}
+                   const model::Placement& placement, DeviceMemory& memory, ThreadPool& host_pool)
+    : model_(&model),
+      context_(context),
+      placement_(placement),
+      memory_(&memory),
+      host_pool_(&host_pool) {}
 
 Status Pipeline::Reserve(int64_t bytes) {
-  if (workspace_.capacity_bytes() < bytes) {
-    workspace_ = Arena();  // given back before the larger one is asked for
-    SEGUE_ASSIGN_OR_RETURN(workspace_, Arena::Create(*memory_, bytes));
-  }
+  if (workspace_.capacity_bytes() >= bytes) return {};
+  WorkspaceMoves();
+  workspace_ = Arena();  // given back before the larger one is asked for
+  SEGUE_ASSIGN_OR_RETURN(workspace_, Arena::Create(*memory_, bytes));
+  return {};
+}
+
+Status Pipeline::UseWorkspace(int64_t bytes) {
+  WorkspaceChanges();
+  SEGUE_RETURN_IF_ERROR(Reserve(bytes));
   workspace_.Release(0);
   return {};
 }
 
+kernels::Context Pipeline::HostKernels() const {
+  kernels::Context context = context_.kernels;
+  context.stream = Stream::Cpu(*host_pool_);
+  return context;
+}
+
 Status Pipeline::CheckFinite(const MatrixView& values, const char* operation,
-                             const std::string& argument) const {
+                             const std::string& argument) {
+  const Stream& stream = context_.kernels.stream;
   bool all_finite = false;
-  SEGUE_RETURN_IF_ERROR(
-      kernels::Finite({.x = values, .all_finite = &all_finite}, context_.kernels));
+  bool* flag = &all_finite;
+  if (stream.device() != DeviceKind::kCpu) {
+    if (finite_memory_.counting()) {
+      SEGUE_ASSIGN_OR_RETURN(finite_memory_, Arena::Create(*memory_, Arena::kAlignment));
+    }
+    finite_memory_.Release(0);
+    flag = finite_memory_.Take<bool>("whether values are finite", 1);
+  }
+  SEGUE_RETURN_IF_ERROR(kernels::Finite({.x = values, .all_finite = flag}, context_.kernels));
+  if (flag != &all_finite) {
+    SEGUE_RETURN_IF_ERROR(CopyOut(&all_finite, flag, sizeof(bool), stream));
+  }
   if (all_finite) return {};
   return Error{.code = ErrorCode::kNonFinite,
                .operation = operation,
@@ -76,27 +118,29 @@ Status Pipeline::CheckFinite(const MatrixView& values, const char* operation,
 Status Pipeline::SetInitialLatents(RequestState& request) {
   const Settings& settings = request.settings;
   const MatrixView& latents = request.blocks.latents;
-  const auto count = static_cast<size_t>(latents.rows * latents.cols);
-  if (!request.given_latents.empty()) {
-    std::copy(request.given_latents.begin(), request.given_latents.end(), latents.Row<float>(0));
-    request.given_latents = {};
-  } else {
+  std::vector<float> tokens = std::move(request.given_latents);
+  request.given_latents = {};
+  if (tokens.empty()) {
     // Noise is drawn in the order of the latents' own grid, [channels, rows, columns], as the
     // reference does, and then packed.
-    std::vector<float> noise(count);
+    std::vector<float> noise(static_cast<size_t>(latents.rows * latents.cols));
     FillGaussian(settings.seed, noise);
-    SEGUE_RETURN_IF_ERROR(kernels::PackLatents({.latents = noise.data(),
-                                                .grid_height = settings.grid_height(),
-                                                .grid_width = settings.grid_width(),
-                                                .tokens = latents},
-                                               context_.kernels));
+    tokens.resize(noise.size());
+    SEGUE_RETURN_IF_ERROR(kernels::PackLatents(
+        {.latents = noise.data(),
+         .grid_height = settings.grid_height(),
+         .grid_width = settings.grid_width(),
+         .tokens = ContiguousMatrix(tokens.data(), latents.rows, latents.cols)},
+        HostKernels()));
   }
   // In bfloat16 mode latents are bfloat16 from the first.
-  return kernels::Activate({.x = latents,
-                            .y = latents,
-                            .activation = kernels::Activation::kNone,
-                            .rounding = context_.rounding},
-                           context_.kernels);
+  const MatrixView view = ContiguousMatrix(tokens.data(), latents.rows, latents.cols);
+  SEGUE_RETURN_IF_ERROR(kernels::Activate({.x = view,
+                                           .y = view,
+                                           .activation = kernels::Activation::kNone,
+                                           .rounding = context_.rounding},
+                                          HostKernels()));
+  return WriteMatrix(latents, tokens, context_.kernels.stream);
 }
 
 Status Pipeline::Encode(RequestState& request) {
@@ -110,10 +154,13 @@ Status Pipeline::Encode(RequestState& request) {
   }
   const int64_t image_rows = request.settings.image_rows();
   SEGUE_ASSIGN_OR_RETURN(
-      request.memory, Arena::Create(*memory_, model::RequestBytes(config, image_rows, text_rows)));
-  request.blocks = model::RequestBlocks::LayOut(request.memory, config, image_rows, text_rows);
+      request.memory,
+      Arena::Create(*memory_, model::RequestBytes(config, placement_, image_rows, text_rows)));
+  request.blocks =
+      model::RequestBlocks::LayOut(request.memory, config, placement_, image_rows, text_rows);
   SEGUE_RETURN_IF_ERROR(request.memory.Check());
   SEGUE_RETURN_IF_ERROR(SetInitialLatents(request));
+  SEGUE_RETURN_IF_ERROR(BeforeEncode(lengths, text_rows));
 
   const int64_t width = config.dit.joint_attention_dim;
   std::vector<std::vector<float>> embeddings(request.prompts.size());
@@ -126,8 +173,8 @@ Status Pipeline::Encode(RequestState& request) {
                       .text = request.blocks.text[i],
                       .embeddings = request.keep_stages ? embeddings[i].data() : nullptr});
   }
-  SEGUE_RETURN_IF_ERROR(Reserve(model::EncodeBytes(config, context_.communicator->size(), lengths,
-                                                   model::kTemplatePrefixIds)));
+  SEGUE_RETURN_IF_ERROR(
+      UseWorkspace(model::EncodeBytes(config, placement_, lengths, model::kTemplatePrefixIds)));
   SEGUE_RETURN_IF_ERROR(model_->Encode(inputs, workspace_, context_));
   for (size_t i = 0; i < inputs.size(); ++i) {
     SEGUE_RETURN_IF_ERROR(
@@ -136,24 +183,41 @@ Status Pipeline::Encode(RequestState& request) {
   }
   if (request.keep_stages) {
     KeepSchedule(request);
-    KeepStage(request, "noise", request.blocks.latents);
+    SEGUE_RETURN_IF_ERROR(
+        KeepStage(request, "noise", request.blocks.latents, context_.kernels.stream));
   }
   request.times.encode_s = SecondsSince(start);
   return {};
 }
 
+void Pipeline::Denoise(Span<RequestState* const> requests) {
+  const auto run = [this](Span<RequestState* const> some) {
+    return WithoutExceptions("denoise", [&] { return DenoiseTogether(some); });
+  };
+  const Status together = run(requests);
+  if (together.ok()) return;
+  for (RequestState* request : requests) {
+    const Status alone = requests.size() == 1 ? together : run({&request, 1});
+    if (!alone.ok()) request->status = alone;
+  }
+}
+
 Status Pipeline::Decode(RequestState& request) {
   const auto start = Clock::now();
   const Settings& settings = request.settings;
-  if (request.keep_stages) KeepStage(request, "final_latents", request.blocks.latents);
+  SEGUE_RETURN_IF_ERROR(FinishSteps(request));
+  if (request.keep_stages) {
+    SEGUE_RETURN_IF_ERROR(
+        KeepStage(request, "final_latents", request.blocks.latents, context_.kernels.stream));
+  }
   Image image = {.width = settings.width, .height = settings.height, .rgb = {}};
   const size_t samples =
       size_t{3} * static_cast<size_t>(settings.width) * static_cast<size_t>(settings.height);
   image.rgb.resize(samples);
   std::vector<float> kept(request.keep_stages ? samples : 0);
   bool all_finite = false;
-  SEGUE_RETURN_IF_ERROR(
-      Reserve(model::DecodeBytes(model_->config(), settings.grid_height(), settings.grid_width())));
+  SEGUE_RETURN_IF_ERROR(UseWorkspace(model::DecodeBytes(
+      model_->config(), placement_, settings.grid_height(), settings.grid_width())));
   SEGUE_RETURN_IF_ERROR(model_->Decode({.latents = request.blocks.latents,
                                         .grid_height = settings.grid_height(),
                                         .grid_width = settings.grid_width(),

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/span.h"
 #include "device/arena.h"
 #include "device/device.h"
+#include "device/thread_pool.h"
 #include "model/layers/forward_context.h"
+#include "model/layers/placement.h"
 #include "model/qwen_image.h"
 #include "runtime/request_state.h"
 
@@ -20,9 +23,9 @@ namespace segue::runtime {
 // For one thread. Its workspace grows to the largest stage it has run and is shared by all.
 class Pipeline {
  public:
-  // Precondition: what the arguments point to outlives the pipeline.
-  Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
-           DeviceMemory& memory);
+  virtual ~Pipeline() = default;
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
 
   // Text rows of the request's prompts, and its initial latents. Errors: no memory, an embedding
   // that is not finite.
@@ -37,23 +40,70 @@ class Pipeline {
   // The picture of a request that is done. Errors: no memory, a sample that is not finite.
   Status Decode(RequestState& request);
 
- private:
+  // To be called before a request that was denoised is destroyed.
+  virtual void Forget(const RequestState&) {}
+
+  // Enough workspace for these stages, so that no later one has to ask for it. Errors: no memory.
   Status Reserve(int64_t bytes);
-  Status SetInitialLatents(RequestState& request);
+
+ protected:
+  // Precondition: what the arguments point to outlives the pipeline.
+  Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
+           const model::Placement& placement, DeviceMemory& memory, ThreadPool& host_pool);
+
+  const model::QwenImage& model() const { return *model_; }
+  const model::ForwardContext& context() const { return context_; }
+  const model::Placement& placement() const { return placement_; }
+  DeviceMemory& memory() const { return *memory_; }
+  // Empty, with room for what Reserve was last asked for.
+  Arena& workspace() { return workspace_; }
+
+  Status UseWorkspace(int64_t bytes);
+  Status CheckFinite(const MatrixView& values, const char* operation, const std::string& argument);
+
+ private:
   // An error is of the whole forward and leaves the requests as they were.
-  Status DenoiseTogether(Span<RequestState* const> requests);
-  Status PrepareBatch(Span<RequestState* const> requests);
-  Status FinishStep(RequestState& request, const MatrixView& prompt_velocity,
-                    const MatrixView& negative_velocity);
-  Status CheckFinite(const MatrixView& values, const char* operation,
-                     const std::string& argument) const;
+  virtual Status DenoiseTogether(Span<RequestState* const> requests) = 0;
+  // Waits for what is under way for a request whose steps have all been asked for. Errors: what
+  // went wrong in it.
+  virtual Status FinishSteps(RequestState& request) = 0;
+  // Prompts of so many ids each, of which so many rows are kept, are about to be encoded.
+  virtual Status BeforeEncode(Span<const int64_t>, Span<const int64_t>) { return {}; }
+  // Something else is about to use the workspace; it is about to move.
+  virtual void WorkspaceChanges() {}
+  virtual void WorkspaceMoves() {}
+
+  Status SetInitialLatents(RequestState& request);
+  // The same settings for operations on host memory.
+  kernels::Context HostKernels() const;
 
   const model::QwenImage* model_;
   model::ForwardContext context_;
+  model::Placement placement_;
   DeviceMemory* memory_;
+  ThreadPool* host_pool_;
   Arena workspace_;
+  Arena finite_memory_;
+};
+
+// Denoising on the host, one step at a time.
+class HostPipeline : public Pipeline {
+ public:
+  HostPipeline(const model::QwenImage& model, const model::ForwardContext& context,
+               DeviceMemory& memory);
+
+ private:
+  Status DenoiseTogether(Span<RequestState* const> requests) override;
+  Status FinishSteps(RequestState&) override { return {}; }
+  Status PrepareBatch(Span<RequestState* const> requests);
+  Status FinishStep(RequestState& request, const MatrixView& prompt_velocity,
+                    const MatrixView& negative_velocity);
+
   std::vector<RequestId> batch_ids_;  // whom batch_ was made for
   std::optional<model::DitBatch> batch_;
 };
+
+// "step.007.", so that names sort as steps do.
+std::string StepStage(int step);
 
 }  // namespace segue::runtime

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/arena.h"
+#include "device/stream.h"
 #include "kernels/registry.h"
 #include "model/qwen_image.h"
 #include "model/tokenizer/tokenizer.h"
@@ -31,6 +32,8 @@ struct RequestState {
   Arena memory;  // holds the blocks
   model::RequestBlocks blocks;
 
+  GraphReport graph;
+
   Status status;  // the first thing that went wrong
   StageTimes times;
   std::vector<StageTensor> stages;
@@ -40,15 +43,8 @@ struct RequestState {
   bool done() const { return step == schedule.steps(); }
 };
 
-// Copies a matrix as a named stage. Precondition: host memory.
-inline void KeepStage(RequestState& request, std::string name, const MatrixView& matrix) {
-  StageTensor& stage = request.stages.emplace_back();
-  stage.name = std::move(name);
-  stage.shape = {matrix.rows, matrix.cols};
-  for (int64_t row = 0; row < matrix.rows; ++row) {
-    const float* values = matrix.Row<float>(row);
-    stage.values.insert(stage.values.end(), values, values + matrix.cols);
-  }
-}
+// Copies a matrix out of the stream's memory as a named stage.
+Status KeepStage(RequestState& request, std::string name, const MatrixView& matrix,
+                 const Stream& stream);
 
 }  // namespace segue::runtime

@@ -16,7 +16,7 @@ void LayOut(Arena& arena) {
 TEST(Arena, CountingAndRealLayoutsAgree) {
   Arena plan;
   LayOut(plan);
-  EXPECT_EQ(plan.peak_bytes(), 64 + 448);
+  EXPECT_EQ(plan.peak_bytes(), 256 + 512);
 
   Result<Arena> arena = Arena::Create(HostMemory(), plan.peak_bytes());
   ASSERT_TRUE(arena.ok());
@@ -32,12 +32,12 @@ TEST(Arena, BlocksAreAlignedAndDisjoint) {
   const auto* b = arena->Take<char>("b", 65);
   const auto* c = arena->Take<char>("c", 1);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % Arena::kAlignment, 0u);
-  EXPECT_EQ(b - a, 64);
-  EXPECT_EQ(c - b, 128);
+  EXPECT_EQ(b - a, 256);
+  EXPECT_EQ(c - b, 256);
 }
 
 TEST(Arena, OverflowNamesTheBlock) {
-  Result<Arena> arena = Arena::Create(HostMemory(), 128);
+  Result<Arena> arena = Arena::Create(HostMemory(), 512);
   ASSERT_TRUE(arena.ok());
   EXPECT_NE(arena->Take<float>("small", 16), nullptr);
   EXPECT_EQ(arena->Take<float>("large", 100), nullptr);
@@ -54,7 +54,7 @@ TEST(Arena, ReleaseReusesMemoryAndKeepsThePeak) {
   plan.Take<float>("temporary", 1000);
   const int64_t peak = plan.peak_bytes();
   plan.Release(mark);
-  EXPECT_EQ(plan.used_bytes(), 64);
+  EXPECT_EQ(plan.used_bytes(), 256);
   EXPECT_EQ(plan.peak_bytes(), peak);
 }
 

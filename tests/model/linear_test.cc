@@ -49,7 +49,8 @@ class LinearTest : public testing::Test {
 
   // down(up(x)) as one rank sees it. The values are small dyadic numbers: every sum is exact.
   std::vector<float> RunPair(const comm::Communicator& communicator) {
-    WeightReader reader(*table_);
+    WeightStore store = WeightStore::Host();
+    WeightReader reader(*table_, store);
     const ColumnParallelLinear up(reader, {"up", kIn, kHidden}, communicator);
     const RowParallelLinear down(reader, {"down", kHidden, kOut}, communicator);
     EXPECT_TRUE(reader.Finish().ok());

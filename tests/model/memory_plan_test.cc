@@ -29,7 +29,7 @@ TEST(MemoryPlan, QwenImageAt1024) {
   const int64_t ids = 2 * 546;
   EXPECT_EQ(plan.text_encoder,
             4 * (text * 3584 + ids * (2 * 3584 + 4608 + 3584 + 2 * 18944) + 2 * 546 * 64) +
-                2 * ((4 * ids + 63) / 64 * 64));
+                2 * ((4 * ids + 255) / 256 * 256));
   const int64_t pixels = 1024 * 1024;
   // Three maps of 96 channels at full size, the latents and the samples.
   EXPECT_EQ(plan.vae, 4 * (pixels / 64 * 16 + pixels * 3 + 3 * pixels * 96));

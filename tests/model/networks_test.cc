@@ -48,7 +48,8 @@ class NetworksTest : public testing::Test {
   std::vector<float> Velocity(const comm::Communicator& communicator,
                               const std::vector<DitSequence>& sequences,
                               const std::vector<float>& timesteps) const {
-    WeightReader reader(checkpoint_->transformer());
+    WeightStore store = WeightStore::Host();
+    WeightReader reader(checkpoint_->transformer(), store);
     const Dit dit(config_.dit, reader, communicator);
     EXPECT_TRUE(reader.Finish().ok());
     ThreadPool pool(1);
@@ -105,7 +106,8 @@ TEST_F(NetworksTest, TransformerOnThreeRanksIsTheSameFunction) {
 TEST_F(NetworksTest, SizesThatRanksDoNotDivideAreRefused) {
   RankGroup group(2);
   group.Run([&](const comm::Communicator& rank) {
-    const auto model = QwenImage::Load(*checkpoint_, rank);
+    WeightStore store = WeightStore::Host();
+    const auto model = QwenImage::Load(*checkpoint_, rank, store);
     ASSERT_FALSE(model.ok());
     EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(model.error().Message().find("num_attention_heads"), std::string::npos);
@@ -212,7 +214,8 @@ class TextEncoderRanks : public testing::Test {
 
   // Embeddings of two prompts, packed.
   std::vector<float> Embeddings(const comm::Communicator& communicator) const {
-    WeightReader reader(*table_);
+    WeightStore store = WeightStore::Host();
+    WeightReader reader(*table_, store);
     const TextEncoder encoder(config_, reader, {"", "embed_tokens.weight"}, communicator);
     EXPECT_TRUE(reader.Finish().ok());
     ThreadPool pool(1);

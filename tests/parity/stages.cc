@@ -66,7 +66,7 @@ std::unique_ptr<Stages> Stages::Load(const GoldenModel& model, const StageOption
   }
   std::unique_ptr<Stages> stages(
       new Stages(std::move(checkpoint).value(), std::move(tokenizer).value(), options));
-  auto loaded = model::QwenImage::Load(stages->checkpoint_, stages->communicator_);
+  auto loaded = model::QwenImage::Load(stages->checkpoint_, stages->communicator_, stages->store_);
   if (!loaded.ok()) {
     ADD_FAILURE() << loaded.error().Message();
     return nullptr;
@@ -174,7 +174,7 @@ DecodedPicture Stages::Decode(const std::vector<float>& latents, int width, int 
   picture.samples.resize(static_cast<size_t>(width) * height * 3);
   picture.pixels.resize(picture.samples.size());
   bool all_finite = false;
-  Arena arena = ArenaOf(model::DecodeBytes(config, height / 16, width / 16));
+  Arena arena = ArenaOf(model::DecodeBytes(config, 1, height / 16, width / 16));
   const Status decoded = model_->Decode({.latents = View(tokens, config.dit.in_channels),
                                          .grid_height = height / 16,
                                          .grid_width = width / 16,

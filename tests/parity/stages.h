@@ -67,6 +67,7 @@ class Stages {
   StageOptions options_;
   ThreadPool pool_;
   comm::SingleRank communicator_;
+  model::WeightStore store_ = model::WeightStore::Host();
   std::unique_ptr<const model::QwenImage> model_;
 };
 

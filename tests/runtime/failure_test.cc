@@ -45,10 +45,10 @@ class PipelineTest : public testing::Test {
     auto checkpoint = model::Checkpoint::Open(TinyModel());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
     checkpoint_ = std::make_unique<model::Checkpoint>(std::move(*checkpoint));
-    auto model = model::QwenImage::Load(*checkpoint_, single_);
+    auto model = model::QwenImage::Load(*checkpoint_, single_, store_);
     ASSERT_TRUE(model.ok()) << model.error().Message();
     model_ = std::move(*model);
-    pipeline_ = std::make_unique<Pipeline>(
+    pipeline_ = std::make_unique<HostPipeline>(
         *model_,
         model::ForwardContext{.kernels = {.stream = Stream::Cpu(pool_)}, .communicator = &single_},
         memory_);
@@ -87,8 +87,9 @@ class PipelineTest : public testing::Test {
   comm::SingleRank single_;
   ThreadPool pool_{2};
   std::unique_ptr<model::Checkpoint> checkpoint_;
+  model::WeightStore store_ = model::WeightStore::Host();
   std::unique_ptr<const model::QwenImage> model_;
-  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<HostPipeline> pipeline_;
 };
 
 TEST_F(PipelineTest, EveryAllocationMayFail) {

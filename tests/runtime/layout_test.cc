@@ -56,7 +56,8 @@ TEST_F(Layout, Loads) {
   const auto checkpoint = model::Checkpoint::Open(Directory());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
   const comm::SingleRank communicator;
-  const auto model = model::QwenImage::Load(*checkpoint, communicator);
+  model::WeightStore store = model::WeightStore::Host();
+  const auto model = model::QwenImage::Load(*checkpoint, communicator, store);
   ASSERT_TRUE(model.ok()) << model.error().Message();
   EXPECT_EQ((*model)->config().dit.hidden(), 3072);
 }

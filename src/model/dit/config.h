@@ -30,7 +30,8 @@ struct DitConfig {
   static constexpr int64_t kMlpRatio = 4;
 
   // Attention back ends that the network admits: those that are held to float64.
-  static constexpr std::array<std::string_view, 3> kAttentionBackends = {"sm90", "cpu", "ref"};
+  static constexpr std::array<std::string_view, 5> kAttentionBackends = {"sm90", "cudnn", "cuda",
+                                                                         "cpu", "ref"};
 
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
   int64_t mlp_hidden() const { return kMlpRatio * hidden(); }

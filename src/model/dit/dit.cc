@@ -75,14 +75,19 @@ Dit::Dit(const DitConfig& config, WeightReader& reader, const comm::Communicator
                        config.hidden()}),
       time_2_(reader,
               {"time_text_embed.timestep_embedder.linear_2", config.hidden(), config.hidden()}),
-      norm_out_(reader, {"norm_out.linear", config.hidden(), 2 * config.hidden()}),
+      norm_out_(reader, {.name = "norm_out.linear",
+                         .in_features = config.hidden(),
+                         .out_features = 2 * config.hidden(),
+                         .group = WeightGroup::kModulation}),
       proj_out_(reader, {"proj_out", config.hidden(), config.proj_channels()}) {
-  constexpr StreamNames kImage = {"img_mod.1",   "attn.to_q",     "attn.to_k",
-                                  "attn.to_v",   nullptr,         "attn.norm_q",
-                                  "attn.norm_k", "attn.to_out.0", "img_mlp.net."};
-  constexpr StreamNames kText = {"txt_mod.1",         "attn.add_q_proj",   "attn.add_k_proj",
-                                 "attn.add_v_proj",   "attn.to_added_qkv", "attn.norm_added_q",
-                                 "attn.norm_added_k", "attn.to_add_out",   "txt_mlp.net."};
+  constexpr StreamNames kImage = {"img_mod.1",    "attn.to_q",   "attn.to_k",   "attn.to_v",
+                                  nullptr,        "attn.norm_q", "attn.norm_k", "attn.to_out.0",
+                                  "img_mlp.net.", false};
+  constexpr StreamNames kText = {"txt_mod.1",         "attn.add_q_proj",
+                                 "attn.add_k_proj",   "attn.add_v_proj",
+                                 "attn.to_added_qkv", "attn.norm_added_q",
+                                 "attn.norm_added_k", "attn.to_add_out",
+                                 "txt_mlp.net.",      true};
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const std::string name = "transformer_blocks." + std::to_string(i) + ".";
     blocks_.push_back({.image = LoadStream(config, reader, name, kImage, communicator),
@@ -98,13 +103,19 @@ Dit::StreamLayers Dit::LoadStream(const DitConfig& config, WeightReader& reader,
     return ColumnParallelLinear(reader, {block + name, hidden, out}, communicator);
   };
   const auto row = [&](const std::string& name, int64_t in) {
-    return RowParallelLinear(reader, {block + name, in, hidden}, communicator);
+    return RowParallelLinear(
+        reader,
+        {.name = block + name, .in_features = in, .out_features = hidden, .few_rows = names.text},
+        communicator);
   };
   const auto norm = [&](const std::string& name) {
     return reader.Take(block + name + ".weight", {config.attention_head_dim});
   };
   const std::string mlp = names.mlp;
-  return {.modulation = ReplicatedLinear(reader, {block + names.modulation, hidden, 6 * hidden}),
+  return {.modulation = ReplicatedLinear(reader, {.name = block + names.modulation,
+                                                  .in_features = hidden,
+                                                  .out_features = 6 * hidden,
+                                                  .group = WeightGroup::kModulation}),
           .qkv_proj = ColumnParallelGroup(
               reader,
               {.names = {block + names.q, block + names.k, block + names.v},
@@ -186,6 +197,38 @@ Status Dit::TabulateModulation(const float* timesteps, const MatrixView& table,
   }
   return norm_out_.Forward(workspace.time,
                            table.Cols(ModulationBegin(blocks_.size(), false), 2 * hidden), context);
+}
+
+ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows) const {
+  ProductShapes shapes;
+  img_in_.AppendShapes(image_rows, shapes);
+  proj_out_.AppendShapes(image_rows, shapes);
+  const auto append = [&shapes](const StreamLayers& layers, int64_t rows, int64_t first) {
+    layers.qkv_proj.AppendShapes(rows, first, shapes);
+    layers.out_proj.AppendShapes(rows, shapes);
+    layers.mlp_in.AppendShapes(rows, shapes);
+    layers.mlp_out.AppendShapes(rows, shapes);
+  };
+  // Blocks are alike, but for the last one's text stream.
+  append(blocks_.front().image, image_rows, 0);
+  append(blocks_.front().text, text_rows, 0);
+  blocks_.back().text.qkv_proj.AppendShapes(text_rows, 1, shapes);
+  return shapes;
+}
+
+ProductShapes Dit::TextProducts(int64_t text_rows) const {
+  ProductShapes shapes;
+  txt_in_.AppendShapes(text_rows, shapes);
+  return shapes;
+}
+
+ProductShapes Dit::ModulationProducts(int64_t timesteps) const {
+  ProductShapes shapes;
+  time_1_.AppendShapes(timesteps, shapes);
+  time_2_.AppendShapes(timesteps, shapes);
+  blocks_.front().image.modulation.AppendShapes(timesteps, shapes);
+  norm_out_.AppendShapes(timesteps, shapes);
+  return shapes;
 }
 
 Status Dit::Normalise(const Pass& pass, Span<Stream* const> streams, ModulationSlice shift,

@@ -98,6 +98,11 @@ class Dit {
   Status TabulateModulation(const float* timesteps, const MatrixView& table,
                             const DitTimeWorkspace& workspace, const ForwardContext& context) const;
 
+  // The products of Run, of EncodeText and of TabulateModulation.
+  ProductShapes Products(int64_t image_rows, int64_t text_rows) const;
+  ProductShapes TextProducts(int64_t text_rows) const;
+  ProductShapes ModulationProducts(int64_t timesteps) const;
+
   // The velocity of every image row. Enqueues work and allocates nothing on a device.
   // Errors: shapes that do not fit together.
   Status Run(const DitForward& forward, const ForwardContext& context) const;
@@ -124,6 +129,7 @@ class Dit {
   // Names of one stream's tensors within a block, in the order of StreamLayers.
   struct StreamNames {
     const char *modulation, *q, *k, *v, *merged_qkv, *q_norm, *k_norm, *out, *mlp;
+    bool text;
   };
   // Slices of a block's modulation, each `hidden` wide, in the reference's order.
   enum ModulationSlice : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2 };

@@ -14,6 +14,8 @@ struct ForwardContext {
   kernels::Rounding rounding = kernels::Rounding::kNone;
   // The transformer's only attention back end; empty: the first that it admits and that accepts.
   std::string attention_backend;
+  // Whether weights that lie together may be multiplied as one (ColumnParallelGroup).
+  bool packed_products = true;
   // The tensor-parallel group the layers were loaded for.
   const comm::Communicator* communicator = nullptr;
 };

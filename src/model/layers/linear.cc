@@ -1,6 +1,6 @@
 #include "model/layers/linear.h"
 
-#include <cstring>
+#include "kernels/product_choice.h"
 
 namespace segue::model {
 namespace {
@@ -15,18 +15,32 @@ WeightView RowSlice(WeightView view, int64_t begin, int64_t count) {
   return view;
 }
 
-WeightView TakeWeight(WeightReader& reader, const LinearSpec& spec) {
-  return reader.Take(spec.name + ".weight", {spec.out_features, spec.in_features});
+int32_t Splits(const LinearSpec& spec, int64_t out, int64_t in) {
+  return spec.few_rows ? kernels::FewRowSplits(out, in) : 1;
 }
 
-WeightView TakeBias(WeightReader& reader, const LinearSpec& spec) {
-  return spec.bias ? reader.Take(spec.name + ".bias", {spec.out_features}) : WeightView{};
+kernels::ProductShape ShapeOf(const WeightView& weight, bool bias, int32_t splits, int64_t rows) {
+  return {.form = {.n = weight.shape[0], .k = weight.shape[1], .k_splits = splits, .bias = bias},
+          .rows = rows};
+}
+
+WeightView TakeWeight(WeightReader& reader, const LinearSpec& spec, const WeightSlice& slice = {}) {
+  return reader.Take(spec.name + ".weight", {spec.out_features, spec.in_features},
+                     {.slice = slice, .group = spec.group});
+}
+
+WeightView TakeBias(WeightReader& reader, const LinearSpec& spec, const WeightSlice& slice = {}) {
+  if (!spec.bias) return {};
+  return reader.Take(spec.name + ".bias", {spec.out_features},
+                     {.slice = slice, .group = spec.group});
 }
 
 }  // namespace
 
 ReplicatedLinear::ReplicatedLinear(WeightReader& reader, const LinearSpec& spec)
-    : weight_(TakeWeight(reader, spec)), bias_(TakeBias(reader, spec)) {}
+    : splits_(Splits(spec, spec.out_features, spec.in_features)),
+      weight_(TakeWeight(reader, spec)),
+      bias_(TakeBias(reader, spec)) {}
 
 Status ReplicatedLinear::Forward(const MatrixView& x, const MatrixView& y,
                                  const ForwardContext& context,
@@ -43,8 +57,11 @@ Status ReplicatedLinear::Forward(const MatrixView& x, const MatrixView& y,
 ColumnParallelLinear::ColumnParallelLinear(WeightReader& reader, const LinearSpec& spec,
                                            const comm::Communicator& communicator)
     : local_out_(spec.out_features / communicator.size()),
-      weight_(RowSlice(TakeWeight(reader, spec), communicator.rank() * local_out_, local_out_)),
-      bias_(RowSlice(TakeBias(reader, spec), communicator.rank() * local_out_, local_out_)) {}
+      splits_(Splits(spec, local_out_, spec.in_features)) {
+  const WeightSlice own = WeightSlice::Rows(communicator.rank() * local_out_, local_out_);
+  weight_ = TakeWeight(reader, spec, own);
+  bias_ = TakeBias(reader, spec, own);
+}
 
 Status ColumnParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                                      const ForwardContext& context,
@@ -61,61 +78,57 @@ Status ColumnParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
 ColumnParallelGroup::ColumnParallelGroup(WeightReader& reader, const LinearGroupSpec& spec,
                                          const comm::Communicator& communicator)
     : local_out_(spec.out_features / communicator.size()) {
+  const bool merged =
+      !spec.merged_name.empty() && reader.table().Contains(spec.merged_name + ".weight");
   const auto count = static_cast<int64_t>(spec.names.size());
-  const int64_t all = count * spec.out_features;
-  WeightView merged_weight;
-  WeightView merged_bias;
-  if (!spec.merged_name.empty()) {
-    merged_weight = reader.TakeOptional(spec.merged_name + ".weight", {all, spec.in_features});
-  }
-  if (merged_weight.present()) merged_bias = reader.Take(spec.merged_name + ".bias", {all});
+  std::vector<StackedPart> weights;
+  std::vector<StackedPart> biases;
   for (int64_t i = 0; i < count; ++i) {
-    const LinearSpec layer = {spec.names[static_cast<size_t>(i)], spec.in_features,
-                              spec.out_features};
-    const bool merged = merged_weight.present();
-    const int64_t begin = i * spec.out_features;
-    const auto local = [&](const WeightView& view) {
-      return RowSlice(view, communicator.rank() * local_out_, local_out_);
-    };
-    layers_.push_back({.weight = local(merged ? RowSlice(merged_weight, begin, spec.out_features)
-                                              : TakeWeight(reader, layer)),
-                       .bias = local(merged ? RowSlice(merged_bias, begin, spec.out_features)
-                                            : TakeBias(reader, layer))});
+    // A merged layer is dealt out third by third, not as a whole.
+    const std::string& name = merged ? spec.merged_name : spec.names[static_cast<size_t>(i)];
+    const int64_t out = merged ? count * spec.out_features : spec.out_features;
+    const int64_t begin = (merged ? i * spec.out_features : 0) + communicator.rank() * local_out_;
+    const WeightSlice own = WeightSlice::Rows(begin, local_out_);
+    weights.push_back({name + ".weight", {out, spec.in_features}, own});
+    biases.push_back({name + ".bias", {out}, own});
   }
+  weight_ = reader.TakeStacked(weights);
+  bias_ = reader.TakeStacked(biases);
 }
 
 Status ColumnParallelGroup::Forward(const MatrixView& x, const MatrixView& y, int64_t first,
                                     const ForwardContext& context) const {
-  for (auto i = static_cast<size_t>(first); i < layers_.size(); ++i) {
-    const int64_t begin = (static_cast<int64_t>(i) - first) * local_out_;
-    SEGUE_RETURN_IF_ERROR(kernels::Linear({.x = x,
-                                           .weight = layers_[i].weight,
-                                           .bias = layers_[i].bias,
-                                           .y = y.Cols(begin, local_out_),
-                                           .rounding = context.rounding},
-                                          context.kernels));
+  const auto run = [&](const WeightView& weight, const WeightView& bias, const MatrixView& out) {
+    return kernels::Linear(
+        {.x = x, .weight = weight, .bias = bias, .y = out, .rounding = context.rounding},
+        context.kernels);
+  };
+  const auto layers = static_cast<int64_t>(weight_.parts.size());
+  // One product of weights that lie together gives the bytes of several on the CPU by definition;
+  // on a GPU that is a property of the weight's class, found out when the model was loaded.
+  if (weight_.all.present() && bias_.all.present() && context.packed_products) {
+    const int64_t begin = first * local_out_;
+    const int64_t count = (layers - first) * local_out_;
+    return run(RowSlice(weight_.all, begin, count), RowSlice(bias_.all, begin, count), y);
+  }
+  for (int64_t i = first; i < layers; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    SEGUE_RETURN_IF_ERROR(run(weight_.parts[layer], bias_.parts[layer],
+                              y.Cols((i - first) * local_out_, local_out_)));
   }
   return {};
 }
 
 RowParallelLinear::RowParallelLinear(WeightReader& reader, const LinearSpec& spec,
                                      const comm::Communicator& communicator)
-    : local_in_(spec.in_features / communicator.size()), weight_(TakeWeight(reader, spec)) {
+    : local_in_(spec.in_features / communicator.size()),
+      splits_(Splits(spec, spec.out_features, local_in_)) {
+  const int64_t begin = communicator.rank() * local_in_;
+  weight_ =
+      TakeWeight(reader, spec,
+                 communicator.size() == 1 ? WeightSlice{} : WeightSlice::Columns(begin, local_in_));
   const WeightView bias = TakeBias(reader, spec);
   if (communicator.rank() == 0) bias_ = bias;
-  if (communicator.size() == 1 || !weight_.present()) return;
-
-  const auto element = static_cast<int64_t>(SizeOf(weight_.dtype));
-  const int64_t row_bytes = local_in_ * element;
-  slice_.resize(static_cast<size_t>(spec.out_features * row_bytes));
-  const auto* source =
-      static_cast<const std::byte*>(weight_.data) + communicator.rank() * row_bytes;
-  for (int64_t row = 0; row < spec.out_features; ++row) {
-    std::memcpy(slice_.data() + row * row_bytes, source + row * spec.in_features * element,
-                static_cast<size_t>(row_bytes));
-  }
-  weight_.data = slice_.data();
-  weight_.shape = {spec.out_features, local_in_};
 }
 
 Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
@@ -124,12 +137,33 @@ Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
   // A partial sum is not rounded: the reference rounds the whole product once.
   const kernels::Rounding partial = group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
   SEGUE_RETURN_IF_ERROR(kernels::Linear(
-      {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = partial}, context.kernels));
+      {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = partial, .k_splits = splits_},
+      context.kernels));
   SEGUE_RETURN_IF_ERROR(group.AllReduceSum(y, context.kernels.stream));
   if (partial == context.rounding) return {};
   return kernels::Activate(
       {.x = y, .y = y, .activation = kernels::Activation::kNone, .rounding = context.rounding},
       context.kernels);
+}
+
+void ReplicatedLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {
+  shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
+}
+
+void ColumnParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {
+  shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
+}
+
+void RowParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {
+  shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
+}
+
+void ColumnParallelGroup::AppendShapes(int64_t rows, int64_t first, ProductShapes& shapes) const {
+  if (weight_.parts.empty()) return;
+  kernels::ProductShape shape = ShapeOf(weight_.parts[0], true, 1, rows);
+  shapes.push_back(shape);
+  shape.form.n *= static_cast<int64_t>(weight_.parts.size()) - first;
+  shapes.push_back(shape);
 }
 
 }  // namespace segue::model

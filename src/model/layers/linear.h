@@ -6,18 +6,20 @@
 // by constructing its members.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/tensor_view.h"
 #include "kernels/linear.h"
+#include "kernels/product_library.h"
 #include "model/layers/forward_context.h"
 #include "model/weights/tensor_table.h"
 
 namespace segue::model {
+
+// Products that a forward will ask for, to be chosen beforehand (ProductLibrary::Warm).
+using ProductShapes = std::vector<kernels::ProductShape>;
 
 // A layer of the checkpoint: tensors `<name>.weight` [out, in] and, with a bias, `<name>.bias`.
 struct LinearSpec {
@@ -25,6 +27,8 @@ struct LinearSpec {
   int64_t in_features = 0;
   int64_t out_features = 0;
   bool bias = true;
+  WeightGroup group = WeightGroup::kResident;  // freed with the others of it
+  bool few_rows = false;  // of its input nearly always, as text has (kernels::FewRowSplits)
 };
 
 // Every rank holds and computes all of it.
@@ -36,7 +40,10 @@ class ReplicatedLinear {
   Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context,
                  kernels::Activation activation = kernels::Activation::kNone) const;
 
+  void AppendShapes(int64_t rows, ProductShapes& shapes) const;
+
  private:
+  int32_t splits_ = 1;
   WeightView weight_;
   WeightView bias_;
 };
@@ -55,8 +62,11 @@ class ColumnParallelLinear {
   Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context,
                  kernels::Activation activation = kernels::Activation::kNone) const;
 
+  void AppendShapes(int64_t rows, ProductShapes& shapes) const;
+
  private:
   int64_t local_out_ = 0;
+  int32_t splits_ = 1;
   WeightView weight_;
   WeightView bias_;
 };
@@ -85,27 +95,21 @@ class ColumnParallelGroup {
   Status Forward(const MatrixView& x, const MatrixView& y, int64_t first,
                  const ForwardContext& context) const;
 
+  void AppendShapes(int64_t rows, int64_t first, ProductShapes& shapes) const;
+
  private:
-  struct Layer {
-    WeightView weight;
-    WeightView bias;
-  };
   int64_t local_out_ = 0;
-  std::vector<Layer> layers_;
+  StackedWeight weight_;
+  StackedWeight bias_;
 };
 
-// This rank's in / size() consecutive inputs: columns of the weight. In a group of one that is the
-// view into the file; in a larger group they do not lie together there and are copied once.
+// This rank's in / size() consecutive inputs: columns of the weight. In a group of one those are
+// all; in a larger group they do not lie together in a file, so that the reader needs a store.
 class RowParallelLinear {
  public:
   // Precondition: the group's size divides in_features.
   RowParallelLinear(WeightReader& reader, const LinearSpec& spec,
                     const comm::Communicator& communicator);
-
-  RowParallelLinear(RowParallelLinear&&) = default;
-  RowParallelLinear& operator=(RowParallelLinear&&) = default;
-  RowParallelLinear(const RowParallelLinear&) = delete;  // weight_ may point into slice_
-  RowParallelLinear& operator=(const RowParallelLinear&) = delete;
 
   int64_t local_in_features() const { return local_in_; }
 
@@ -113,9 +117,11 @@ class RowParallelLinear {
   // alone adds the bias; rounding comes after the sum.
   Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context) const;
 
+  void AppendShapes(int64_t rows, ProductShapes& shapes) const;
+
  private:
   int64_t local_in_ = 0;
-  std::vector<std::byte> slice_;  // the copied columns; empty in a group of one
+  int32_t splits_ = 1;
   WeightView weight_;
   WeightView bias_;
 };

@@ -1,9 +1,9 @@
 #include "model/text_encoder/text_encoder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <numeric>
 
+#include "device/transfer.h"
 #include "kernels/add.h"
 #include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
@@ -29,65 +29,61 @@ int64_t LocalKeyValue(const TextEncoderConfig& config, int ranks) {
   return config.num_key_value_heads / ranks * config.head_dim();
 }
 
-// Ids, positions and the rotation of every position, written by the host.
-void WriteTables(const TextEncoderConfig& config, Span<const float> inverse_frequencies,
-                 Span<const TextSequence> sequences, int64_t longest,
-                 const TextEncoderWorkspace& workspace) {
-  int64_t row = 0;
+// Ids, positions and the rotation of every position, made by the host.
+Status WriteTables(const TextEncoderConfig& config, Span<const float> inverse_frequencies,
+                   Span<const TextSequence> sequences, const TextEncoderWorkspace& workspace,
+                   const Stream& stream) {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> positions;
+  size_t longest = 0;
   for (const TextSequence& sequence : sequences) {
-    for (size_t i = 0; i < sequence.ids.size(); ++i, ++row) {
-      workspace.ids[row] = sequence.ids[i];
-      workspace.positions[row] = static_cast<int32_t>(i);
-    }
+    ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
+    for (size_t i = 0; i < sequence.ids.size(); ++i) positions.push_back(static_cast<int32_t>(i));
+    longest = std::max(longest, sequence.ids.size());
   }
-  const int64_t pairs = config.head_dim() / 2;
-  for (int64_t position = 0; position < longest; ++position) {
-    WriteRotation(position, inverse_frequencies, workspace.cos + position * pairs,
-                  workspace.sin + position * pairs);
+  const auto pairs = static_cast<size_t>(config.head_dim() / 2);
+  std::vector<float> cos(longest * pairs);
+  std::vector<float> sin(longest * pairs);
+  for (size_t position = 0; position < longest; ++position) {
+    WriteRotation(static_cast<int64_t>(position), inverse_frequencies,
+                  cos.data() + position * pairs, sin.data() + position * pairs);
   }
-}
-
-// One segment a prompt: slices of the fused q | k | v rows.
-std::vector<attention::Sequence> MakeSegments(const TextEncoderConfig& config, int ranks,
-                                              Span<const TextSequence> sequences,
-                                              const TextEncoderWorkspace& workspace) {
-  const int64_t query = LocalQuery(config, ranks);
-  const int64_t key_value = LocalKeyValue(config, ranks);
-  std::vector<attention::Sequence> segments;
-  int64_t row = 0;
-  for (const TextSequence& sequence : sequences) {
-    const auto rows = static_cast<int64_t>(sequence.ids.size());
-    float* qkv = workspace.qkv.Row<float>(row);
-    const int64_t stride = workspace.qkv.stride;
-    segments.push_back({{{.q = {qkv, stride},
-                          .k = {qkv + query, stride},
-                          .v = {qkv + query + key_value, stride},
-                          .o = {workspace.attention.Row<float>(row), workspace.attention.stride},
-                          .q_rows = rows,
-                          .kv_rows = rows}}});
-    row += rows;
-  }
-  return segments;
+  const auto copy_in = [&stream](auto* to, const auto& from) {
+    return CopyIn(to, from.data(), static_cast<int64_t>(from.size() * sizeof(from[0])), stream);
+  };
+  SEGUE_RETURN_IF_ERROR(copy_in(workspace.ids, ids));
+  SEGUE_RETURN_IF_ERROR(copy_in(workspace.positions, positions));
+  SEGUE_RETURN_IF_ERROR(copy_in(workspace.cos, cos));
+  return copy_in(workspace.sin, sin);
 }
 
 }  // namespace
 
 TextEncoderWorkspace TextEncoderWorkspace::LayOut(Arena& arena, const TextEncoderConfig& config,
-                                                  int ranks, int64_t rows, int64_t longest) {
+                                                  const Placement& placement,
+                                                  Span<const int64_t> lengths) {
+  const int64_t rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  const int ranks = placement.ranks;
   const int64_t pairs = config.head_dim() / 2;
   const int64_t query = LocalQuery(config, ranks);
   const int64_t intermediate = config.intermediate_size / ranks;
+  const auto take = [&](const char* name, int64_t cols) {
+    return arena.TakeMatrix(name, rows, cols, placement.activation_type());
+  };
   TextEncoderWorkspace workspace;
   workspace.ids = arena.Take<int32_t>("text ids", rows);
   workspace.positions = arena.Take<int32_t>("text positions", rows);
   workspace.cos = arena.Take<float>("text rotation", longest * pairs);
   workspace.sin = arena.Take<float>("text rotation", longest * pairs);
-  workspace.hidden = arena.TakeMatrix("text hidden", rows, config.hidden_size);
-  workspace.normed = arena.TakeMatrix("text normed", rows, config.hidden_size);
-  workspace.qkv = arena.TakeMatrix("text qkv", rows, query + 2 * LocalKeyValue(config, ranks));
-  workspace.attention = arena.TakeMatrix("text attention", rows, query);
-  workspace.gate = arena.TakeMatrix("text gate", rows, intermediate);
-  workspace.up = arena.TakeMatrix("text up", rows, intermediate);
+  workspace.hidden = take("text hidden", config.hidden_size);
+  workspace.normed = take("text normed", config.hidden_size);
+  workspace.qkv = take("text qkv", query + 2 * LocalKeyValue(config, ranks));
+  workspace.attention = take("text attention", query);
+  workspace.gate = take("text gate", intermediate);
+  workspace.up = take("text up", intermediate);
+  workspace.attention_plan = arena.TakeBytes(
+      "text attention plan", TextAttention::WorkspaceBytes(config, placement, lengths));
   return workspace;
 }
 
@@ -113,7 +109,13 @@ TextEncoder::Layer TextEncoder::LoadLayer(const TextEncoderConfig& config, Weigh
     return ColumnParallelLinear(reader, {name + part, hidden, out, bias}, communicator);
   };
   const auto row = [&](const char* part, int64_t in) {
-    return RowParallelLinear(reader, {name + part, in, hidden, false}, communicator);
+    return RowParallelLinear(reader,
+                             {.name = name + part,
+                              .in_features = in,
+                              .out_features = hidden,
+                              .bias = false,
+                              .few_rows = true},
+                             communicator);
   };
   return {.input_norm = reader.Take(name + "input_layernorm.weight", {hidden}),
           .q_proj = column("self_attn.q_proj", hidden, true),
@@ -124,6 +126,17 @@ TextEncoder::Layer TextEncoder::LoadLayer(const TextEncoderConfig& config, Weigh
           .gate_proj = column("mlp.gate_proj", intermediate, false),
           .up_proj = column("mlp.up_proj", intermediate, false),
           .down_proj = row("mlp.down_proj", intermediate)};
+}
+
+ProductShapes TextEncoder::Products(int64_t rows) const {
+  ProductShapes shapes;
+  const Layer& layer = layers_.front();  // they are alike
+  layer.q_proj.AppendShapes(rows, shapes);
+  layer.k_proj.AppendShapes(rows, shapes);
+  layer.o_proj.AppendShapes(rows, shapes);
+  layer.gate_proj.AppendShapes(rows, shapes);
+  layer.down_proj.AppendShapes(rows, shapes);
+  return shapes;
 }
 
 Status TextEncoder::Check(Span<const TextSequence> sequences) const {
@@ -158,7 +171,7 @@ Status TextEncoder::Norm(const MatrixView& x, const WeightView& weight, const Ma
 }
 
 Status TextEncoder::RunLayer(const Layer& layer, const TextEncoderWorkspace& workspace,
-                             int64_t longest, Span<const attention::Sequence> segments,
+                             int64_t longest, const TextAttention& attention,
                              const ForwardContext& context) const {
   const MatrixView& hidden = workspace.hidden;
   const MatrixView& normed = workspace.normed;
@@ -185,14 +198,7 @@ Status TextEncoder::RunLayer(const Layer& layer, const TextEncoderWorkspace& wor
                                                     .index = workspace.positions},
                                            .rounding = context.rounding},
                                           context.kernels));
-  const attention::Options options = {
-      .q_heads = static_cast<int32_t>(query / head_dim),
-      .kv_heads = static_cast<int32_t>(key_value / head_dim),
-      .head_dim = static_cast<int32_t>(head_dim),
-      .softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-      .causal = true};
-  SEGUE_RETURN_IF_ERROR(attention::Attention(
-      {.options = options, .sequences = segments, .rounding = context.rounding}, context.kernels));
+  SEGUE_RETURN_IF_ERROR(attention.Run(context));
   SEGUE_RETURN_IF_ERROR(layer.o_proj.Forward(workspace.attention, normed, context));
   SEGUE_RETURN_IF_ERROR(add_to_hidden());
 
@@ -211,23 +217,26 @@ Status TextEncoder::RunLayer(const Layer& layer, const TextEncoderWorkspace& wor
 Status TextEncoder::Forward(Span<const TextSequence> sequences, Arena& arena,
                             const ForwardContext& context) const {
   SEGUE_RETURN_IF_ERROR(Check(sequences));
-  int64_t rows = 0;
-  int64_t longest = 0;
+  std::vector<int64_t> lengths;
   for (const TextSequence& sequence : sequences) {
-    rows += static_cast<int64_t>(sequence.ids.size());
-    longest = std::max(longest, static_cast<int64_t>(sequence.ids.size()));
+    lengths.push_back(static_cast<int64_t>(sequence.ids.size()));
   }
-  if (rows == 0) return {};
-  const int ranks = context.communicator->size();
-  const auto workspace = TextEncoderWorkspace::LayOut(arena, config_, ranks, rows, longest);
+  if (lengths.empty()) return {};
+  const Stream& stream = context.kernels.stream;
+  SEGUE_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(context));
+  const auto workspace = TextEncoderWorkspace::LayOut(arena, config_, placement, lengths);
   SEGUE_RETURN_IF_ERROR(arena.Check());
-  WriteTables(config_, inverse_frequencies_, sequences, longest, workspace);
-  const auto segments = MakeSegments(config_, ranks, sequences, workspace);
+  SEGUE_RETURN_IF_ERROR(WriteTables(config_, inverse_frequencies_, sequences, workspace, stream));
+  SEGUE_ASSIGN_OR_RETURN(TextAttention attention,
+                         TextAttention::Create(config_, placement.ranks, lengths, workspace.qkv,
+                                               workspace.attention, stream));
+  SEGUE_RETURN_IF_ERROR(attention.Prepare(workspace.attention_plan, lengths, stream));
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
 
   SEGUE_RETURN_IF_ERROR(kernels::Embedding(
       {.ids = workspace.ids, .table = embedding_, .y = workspace.hidden}, context.kernels));
   for (const Layer& layer : layers_) {
-    SEGUE_RETURN_IF_ERROR(RunLayer(layer, workspace, longest, segments, context));
+    SEGUE_RETURN_IF_ERROR(RunLayer(layer, workspace, longest, attention, context));
   }
   int64_t row = 0;
   for (const TextSequence& sequence : sequences) {

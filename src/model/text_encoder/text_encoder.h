@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "attention/attention.h"
 #include "base/span.h"
 #include "device/arena.h"
 #include "model/layers/forward_context.h"
 #include "model/layers/linear.h"
+#include "model/layers/placement.h"
+#include "model/text_encoder/attention.h"
 #include "model/text_encoder/config.h"
 #include "model/weights/tensor_table.h"
 
@@ -26,22 +27,23 @@ struct TextSequence {
   MatrixView output;    // [ids.size() - dropped, hidden_size], written
 };
 
-// The blocks a forward over `rows` packed rows works in.
+// The blocks a forward over packed prompts works in.
 struct TextEncoderWorkspace {
-  // Precondition: `rows` and `longest` (the rows of the longest prompt) are at least 1.
-  static TextEncoderWorkspace LayOut(Arena& arena, const TextEncoderConfig& config, int ranks,
-                                     int64_t rows, int64_t longest);
+  // `lengths`: ids of each prompt, at least 1.
+  static TextEncoderWorkspace LayOut(Arena& arena, const TextEncoderConfig& config,
+                                     const Placement& placement, Span<const int64_t> lengths);
 
   int32_t* ids = nullptr;        // [rows]
   int32_t* positions = nullptr;  // [rows]
   float* cos = nullptr;          // [longest, head_dim / 2]
   float* sin = nullptr;
-  MatrixView hidden;     // [rows, hidden_size]
-  MatrixView normed;     // [rows, hidden_size]
-  MatrixView qkv;        // [rows, q | k | v]
-  MatrixView attention;  // [rows, q]
-  MatrixView gate;       // [rows, intermediate_size]
-  MatrixView up;         // [rows, intermediate_size]
+  MatrixView hidden;               // [rows, hidden_size]
+  MatrixView normed;               // [rows, hidden_size]
+  MatrixView qkv;                  // [rows, q | k | v]
+  MatrixView attention;            // [rows, q]
+  MatrixView gate;                 // [rows, intermediate_size]
+  MatrixView up;                   // [rows, intermediate_size]
+  void* attention_plan = nullptr;  // TextAttention::WorkspaceBytes
 };
 
 // How a checkpoint names its tensors.
@@ -59,6 +61,9 @@ class TextEncoder {
               const comm::Communicator& communicator);
 
   const TextEncoderConfig& config() const { return config_; }
+
+  // The products of a forward over so many rows.
+  ProductShapes Products(int64_t rows) const;
 
   // Writes the final-norm hidden states of every sequence's kept rows. All rows of all prompts go
   // through each layer together; a prompt sees itself only. Works in blocks of `arena` laid out as
@@ -81,7 +86,7 @@ class TextEncoder {
                          const std::string& name, const comm::Communicator& communicator);
   Status Check(Span<const TextSequence> sequences) const;
   Status RunLayer(const Layer& layer, const TextEncoderWorkspace& workspace, int64_t longest,
-                  Span<const attention::Sequence> segments, const ForwardContext& context) const;
+                  const TextAttention& attention, const ForwardContext& context) const;
   Status Norm(const MatrixView& x, const WeightView& weight, const MatrixView& y,
               const ForwardContext& context) const;
 

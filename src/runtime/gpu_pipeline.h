@@ -1,0 +1,91 @@
+// Denoising on a GPU: recorded steps, and a host that is at most one step ahead of them.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cuda_memory.h"
+#include "device/gpu_stream.h"
+#include "device/upload_ring.h"
+#include "runtime/gpu_resources.h"
+#include "runtime/gpu_step.h"
+#include "runtime/modulation_cache.h"
+#include "runtime/pipeline.h"
+
+namespace segue::runtime {
+
+struct GpuPipelineOptions {
+  bool graphs = true;  // record steps; otherwise every step is enqueued launch by launch
+  // Steps kept for shapes seen before.
+  int64_t max_steps = 16;
+  // Timesteps whose modulation is kept: five schedules of 50 steps.
+  int64_t modulation_rows = 256;
+};
+
+// All work is on one stream. Denoise enqueues a step of every request and then waits for the one
+// before, whose results it looks at: an error in a step is seen one step later, or when the request
+// is decoded. Nothing else waits, but for requests that keep their stages.
+class GpuPipeline : public Pipeline {
+ public:
+  // Precondition: what the arguments point to outlives the pipeline; the context's stream is the
+  // resources'. Errors: no memory.
+  static Result<std::unique_ptr<GpuPipeline>> Create(const model::QwenImage& model,
+                                                     const model::ForwardContext& context,
+                                                     GpuResources& gpu, ThreadPool& host_pool,
+                                                     const GpuPipelineOptions& options);
+  ~GpuPipeline() override;  // waits for the stream
+
+  // Bytes of the workspace that a step of this shape takes. Host only.
+  Result<int64_t> StepBytes(const StepShape& shape) const;
+
+ private:
+  // Results of a step, on their way to the host.
+  struct InFlight {
+    int32_t* not_finite = nullptr;  // page-locked, of every request
+    int32_t capacity = 0;
+    GpuEvent done;
+    std::vector<RequestState*> requests;  // null: finished or cancelled meanwhile
+    std::vector<int> steps;               // the step that each of them was in
+  };
+
+  GpuPipeline(const model::QwenImage& model, const model::ForwardContext& context,
+              GpuResources& gpu, ThreadPool& host_pool, const GpuPipelineOptions& options);
+
+  Status DenoiseTogether(Span<RequestState* const> requests) override;
+  Status FinishSteps(RequestState& request) override;
+  void Forget(const RequestState& request) override;
+  void WorkspaceChanges() override;
+  void WorkspaceMoves() override;
+
+  Status BeforeEncode(Span<const int64_t> lengths, Span<const int64_t> text_rows) override;
+  // Chooses algorithms for products that have none yet.
+  Status Warm(const model::ProductShapes& shapes);
+  // The step for these requests, in possession of the workspace.
+  Result<GpuStep*> StepFor(Span<RequestState* const> requests);
+  Status UploadStepData(const GpuStep& step, Span<RequestState* const> requests);
+  // The requests' latents into the step's, or back.
+  Status CopyLatents(const GpuStep& step, Span<RequestState* const> requests, bool into) const;
+  Status Launch(GpuStep& step, Span<RequestState* const> requests);
+  Status LaunchWithStages(GpuStep& step, Span<RequestState* const> requests);
+  Status Record(GpuStep& step);
+  Status StartReadBack(const GpuStep& step, Span<RequestState* const> requests);
+  // Waits for a step and gives its requests what went wrong in it.
+  Status Collect(InFlight& flight);
+
+  const GpuStream* stream_;
+  GpuPipelineOptions options_;
+  std::optional<ModulationCache> modulation_;
+  std::list<GpuStep> steps_;  // the one used last first
+  GpuStep* resident_ = nullptr;
+  std::vector<RequestId> resident_ids_;
+  UploadRing uploads_;
+  PinnedMemory pinned_;
+  std::vector<InFlight> flights_;  // two, used in turn
+  size_t next_flight_ = 0;
+};
+
+}  // namespace segue::runtime

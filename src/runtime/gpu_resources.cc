@@ -1,0 +1,77 @@
+#include "runtime/gpu_resources.h"
+
+#include <charconv>
+#include <utility>
+
+#include "device/gpu.h"
+
+namespace segue::runtime {
+namespace {
+
+// What cuBLASLt's algorithms for this architecture are made for.
+constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
+
+}  // namespace
+
+Result<int> ParseDevice(const std::string& name) {
+  if (name.empty() || name == "cpu") return -1;
+  if (name == "cuda") return 0;
+  constexpr std::string_view kPrefix = "cuda:";
+  int index = -1;
+  if (name.starts_with(kPrefix)) {
+    const char* begin = name.data() + kPrefix.size();
+    const char* end = name.data() + name.size();
+    const auto [stop, status] = std::from_chars(begin, end, index);
+    if (status == std::errc() && stop == end && index >= 0) return index;
+  }
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .operation = "load model",
+               .argument = "device",
+               .got = "'" + name + "'",
+               .wanted = "cpu, cuda or cuda:N"};
+}
+
+Result<std::string> GpuName(int device) {
+  SEGUE_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, CudaDevices());
+  for (const DeviceInfo& info : devices) {
+    if (info.index == device) return info.name;
+  }
+  return Error{.code = ErrorCode::kUnsupported,
+               .operation = "load model",
+               .argument = "device",
+               .got = "cuda:" + std::to_string(device),
+               .wanted = "one of " + std::to_string(devices.size()) + " GPUs"};
+}
+
+GpuResources::~GpuResources() {
+  if (stream_) (void)stream_->Synchronize();
+  products_.reset();
+  if (product_workspace_ != nullptr) memory_.Free(product_workspace_);
+}
+
+Result<std::unique_ptr<GpuResources>> GpuResources::Create(int device,
+                                                           const std::string& cache_directory) {
+  std::unique_ptr<GpuResources> resources(new GpuResources(device));
+  SEGUE_RETURN_IF_ERROR(SetCurrentDevice(device));
+  resources->placement_.device = DeviceKind::kCuda;
+  SEGUE_ASSIGN_OR_RETURN(resources->placement_.gpu, attention::CurrentGpu());
+  SEGUE_ASSIGN_OR_RETURN(GpuStream stream, GpuStream::Create());
+  resources->stream_ = std::make_unique<GpuStream>(std::move(stream));
+  resources->product_workspace_ = resources->memory_.Allocate(kProductWorkspaceBytes);
+  if (resources->product_workspace_ == nullptr) {
+    return Error{.code = ErrorCode::kOutOfMemory,
+                 .operation = "load model",
+                 .argument = "workspace of products",
+                 .got = "a refused allocation",
+                 .wanted = std::to_string(kProductWorkspaceBytes) + " bytes on device " +
+                           std::to_string(device)};
+  }
+  SEGUE_ASSIGN_OR_RETURN(resources->products_, kernels::ProductLibrary::Create(
+                                                   {.cache_directory = cache_directory,
+                                                    .workspace = resources->product_workspace_,
+                                                    .workspace_bytes = kProductWorkspaceBytes,
+                                                    .memory = &resources->memory_}));
+  return resources;
+}
+
+}  // namespace segue::runtime

@@ -1,0 +1,48 @@
+// What an engine on a GPU holds besides its model: the device's memory, its one stream, and the
+// libraries that multiply and convolve.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/cuda_memory.h"
+#include "device/gpu_stream.h"
+#include "kernels/product_library.h"
+#include "model/layers/placement.h"
+
+namespace segue::runtime {
+
+// "cpu", "cuda" (the first GPU) or "cuda:1". -1: the CPU. Errors: anything else.
+Result<int> ParseDevice(const std::string& name);
+
+// "NVIDIA H200". Errors: no such device.
+Result<std::string> GpuName(int device);
+
+class GpuResources {
+ public:
+  // Makes the device current. `cache_directory`: where choices of algorithms are kept; empty:
+  // nowhere. Errors: no CUDA in this build, no such device, a library that is not there.
+  static Result<std::unique_ptr<GpuResources>> Create(int device,
+                                                      const std::string& cache_directory);
+  ~GpuResources();
+  GpuResources(const GpuResources&) = delete;
+  GpuResources& operator=(const GpuResources&) = delete;
+
+  DeviceMemory& memory() { return memory_; }
+  int device() const { return memory_.device(); }
+  const GpuStream& stream() const { return *stream_; }
+  kernels::ProductLibrary& products() { return *products_; }
+  // One rank on this GPU.
+  const model::Placement& placement() const { return placement_; }
+
+ private:
+  explicit GpuResources(int device) : memory_(device) {}
+
+  CudaMemory memory_;
+  std::unique_ptr<GpuStream> stream_;
+  void* product_workspace_ = nullptr;
+  std::unique_ptr<kernels::ProductLibrary> products_;
+  model::Placement placement_;
+};
+
+}  // namespace segue::runtime
