@@ -9,7 +9,6 @@
 namespace segue::attention {
 namespace {
 
-using kernels::ScheduleCapacity;
 using kernels::ScheduleShape;
 
 // A schedule that arrives in copies is that of the host in every byte that the kernel reads,

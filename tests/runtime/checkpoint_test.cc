@@ -15,7 +15,6 @@
 namespace segue {
 namespace {
 
-using segue::testing::Mentions;
 using segue::testing::ReplaceInFile;
 using segue::testing::TempDirectory;
 using segue::testing::WriteFile;
