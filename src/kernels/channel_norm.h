@@ -10,12 +10,15 @@ namespace segue::kernels {
 inline constexpr float kSmallestNorm = 1e-12f;
 
 struct ChannelNormParams {
-  MatrixView x;      // [pixels, C] float32
-  WeightView gamma;  // C elements
-  MatrixView y;      // [pixels, C] float32; may be x
+  MatrixView x;       // [pixels, C]
+  MatrixView addend;  // like x, or absent: added to x first
+  MatrixView sum;     // like x, or absent: where x + addend goes; may be x or the addend
+  WeightView gamma;   // C elements
+  MatrixView y;       // [pixels, C]; may be x or the addend if that is not the sum
   bool silu = false;
-  // Of x / norm (computed in float32, as diffusers 0.38 and later do), of its product with sqrt(C),
-  // of that with gamma, and of the SiLU.
+  // Of x + addend, of x / norm (computed in float32, as diffusers 0.38 and later do), of its
+  // product with sqrt(C), of that with gamma, and of the SiLU. On a GPU the sum is rounded in any
+  // case.
   Rounding rounding = Rounding::kNone;
 };
 

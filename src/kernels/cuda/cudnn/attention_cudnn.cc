@@ -1,6 +1,5 @@
 #include "kernels/attention_cudnn.h"
 
-#include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
 #include <exception>
@@ -8,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/cuda/cudnn/descriptor.h"
 #include "kernels/cuda/cudnn/library.h"
 
 namespace segue::kernels {
@@ -29,40 +29,6 @@ Status CheckGraph(const char* step, const fe::error_t& status) {
   if (status.is_good()) return {};
   return CudnnError(step, status.err_msg);
 }
-
-// The library allocates and loads code while it builds, which a capture elsewhere in the process
-// would otherwise make an error.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-class Handle {
- public:
-  Handle() = default;
-  ~Handle() {
-    if (handle_ != nullptr) cudnnDestroy(handle_);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-
-  Status Create() {
-    const cudnnStatus_t status = cudnnCreate(&handle_);
-    if (status == CUDNN_STATUS_SUCCESS) return {};
-    handle_ = nullptr;
-    return CudnnError("cudnnCreate", cudnnGetErrorString(status));
-  }
-  cudnnHandle_t get() const { return handle_; }
-
- private:
-  cudnnHandle_t handle_ = nullptr;
-};
 
 fe::graph::Tensor_attributes Describe(const char* name, TensorId id,
                                       const std::vector<int64_t>& sizes,
@@ -124,7 +90,7 @@ class Graph final : public AttentionCudnn {
   explicit Graph(const AttentionCudnnShape& shape) : shape_(shape) {}
 
   Status Build() {
-    const RelaxedCapture relaxed;
+    const cudnn::RelaxedCapture relaxed;
     SEGUE_RETURN_IF_ERROR(handle_.Create());
     Define(shape_, &graph_);
     SEGUE_RETURN_IF_ERROR(CheckGraph("validate", graph_.validate()));
@@ -155,11 +121,7 @@ class Graph final : public AttentionCudnn {
         return CudnnError("a tensor", pointer == nullptr ? "null" : "no multiple of 16 bytes");
       }
     }
-    const cudnnStatus_t status =
-        cudnnSetStream(handle_.get(), static_cast<cudaStream_t>(stream.cuda_stream()));
-    if (status != CUDNN_STATUS_SUCCESS) {
-      return CudnnError("cudnnSetStream", cudnnGetErrorString(status));
-    }
+    SEGUE_RETURN_IF_ERROR(handle_.SetStream(stream.cuda_stream()));
     try {
       return CheckGraph("run", graph_.execute(handle_.get(), pointers, workspace));
     } catch (const std::exception& error) {
@@ -169,7 +131,7 @@ class Graph final : public AttentionCudnn {
 
  private:
   AttentionCudnnShape shape_;
-  Handle handle_;
+  cudnn::Handle handle_;
   fe::graph::Graph graph_;
   int64_t workspace_bytes_ = 0;
 };

@@ -1,0 +1,30 @@
+// Linked instead of the CUDA kernels of the picture decoder where the build has no CUDA.
+#include "kernels/cuda/vae/vae.h"
+
+namespace segue::kernels::cuda {
+namespace {
+
+Error NoCuda(const char* operation) {
+  return {.code = ErrorCode::kUnsupported,
+          .operation = operation,
+          .argument = "stream",
+          .got = "a build without CUDA",
+          .wanted = "a build with the preset 'cuda'"};
+}
+
+}  // namespace
+
+Status RefChannelNorm(const ChannelNormParams&, const Context&) { return NoCuda("channel_norm"); }
+Status RefConv2d(const Conv2dParams&, const Context&) { return NoCuda("conv2d"); }
+Status RefReorderConvolutionWeight(const ConvolutionWeightParams&, const Context&) {
+  return NoCuda("reorder_convolution_weight");
+}
+Status RefUpsample(const UpsampleParams&, const Context&) { return NoCuda("upsample"); }
+Status ChannelNorm(const ChannelNormParams&, const Context&) { return NoCuda("channel_norm"); }
+Status Upsample(const UpsampleParams&, const Context&) { return NoCuda("upsample"); }
+Status WideAttention(const WideAttentionParams&, const Context&) {
+  return NoCuda("wide_attention");
+}
+Status SoftmaxInPlace(const SoftmaxParams&, const Context&) { return NoCuda("softmax"); }
+
+}  // namespace segue::kernels::cuda
