@@ -6,17 +6,24 @@
 #include "bench/gpu_load.h"
 #include "bench/gpu_pack.h"
 #include "bench/gpu_rows.h"
+#include "bench/gpu_vae.h"
 #include "bench/suite.h"
 
 namespace segue::bench {
 
 const std::map<std::string, Driver>& Drivers() {
   static const std::map<std::string, Driver> drivers = {
-      {"attention", BenchAttention},        {"generate", BenchGenerate},
-      {"gpu_attention", BenchGpuAttention}, {"gpu_host", BenchGpuHost},
-      {"gpu_in_place", BenchGpuInPlace},    {"gpu_load", BenchGpuLoad},
-      {"gpu_pack", BenchGpuPack},           {"gpu_rows", BenchGpuRows},
-      {"gpu_scatter", BenchGpuScatter},     {"product", BenchProduct},
+      {"attention", BenchAttention},
+      {"generate", BenchGenerate},
+      {"gpu_attention", BenchGpuAttention},
+      {"gpu_host", BenchGpuHost},
+      {"gpu_in_place", BenchGpuInPlace},
+      {"gpu_load", BenchGpuLoad},
+      {"gpu_pack", BenchGpuPack},
+      {"gpu_rows", BenchGpuRows},
+      {"gpu_scatter", BenchGpuScatter},
+      {"gpu_vae", BenchGpuVae},
+      {"product", BenchProduct},
   };
   return drivers;
 }
