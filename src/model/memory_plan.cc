@@ -30,7 +30,8 @@ int64_t DecodeBytes(const ModelConfig& config, const Placement& placement, int64
                     int64_t grid_width) {
   Arena arena;
   DecodeWorkspace::LayOut(arena, config, placement, grid_height, grid_width);
-  VaeWorkspace::LayOut(arena, config.vae, 2 * grid_height, 2 * grid_width);
+  VaeWorkspace::LayOut(arena, config.vae, 2 * grid_height, 2 * grid_width,
+                       placement.activation_type());
   return arena.peak_bytes();
 }
 

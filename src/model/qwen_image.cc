@@ -70,9 +70,9 @@ DecodeWorkspace DecodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
   return workspace;
 }
 
-Result<std::unique_ptr<const QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
-                                                         const comm::Communicator& communicator,
-                                                         WeightStore& store) {
+Result<std::unique_ptr<QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
+                                                   const comm::Communicator& communicator,
+                                                   WeightStore& store) {
   std::unique_ptr<QwenImage> model(new QwenImage());
   model->config_ = {.dit = checkpoint.dit_config(),
                     .text_encoder = checkpoint.text_encoder_config(),
@@ -90,7 +90,7 @@ Result<std::unique_ptr<const QwenImage>> QwenImage::Load(const Checkpoint& check
   WeightReader vae(checkpoint.vae(), store);
   model->vae_ = std::make_unique<VaeDecoder>(model->config_.vae, vae);
   SEGUE_RETURN_IF_ERROR(vae.Finish());
-  return std::unique_ptr<const QwenImage>(std::move(model));
+  return model;
 }
 
 Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,

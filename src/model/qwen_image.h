@@ -70,19 +70,26 @@ struct DecodeInput {
   bool* all_finite = nullptr;  // written: whether every sample was a number
 };
 
-// Const after loading; any number of threads may use it, each with its own arenas.
+// Const after loading and, for a GPU, ReorderWeights; then any number of threads may use it, each
+// with its own arenas.
 class QwenImage {
  public:
   // Checks and views every weight; reads none. Errors name tensors that are missing or of another
   // shape, and sizes that the group's size does not divide. Precondition: `checkpoint`,
   // `communicator` and `store` outlive the model.
-  static Result<std::unique_ptr<const QwenImage>> Load(const Checkpoint& checkpoint,
-                                                       const comm::Communicator& communicator,
-                                                       WeightStore& store);
+  static Result<std::unique_ptr<QwenImage>> Load(const Checkpoint& checkpoint,
+                                                 const comm::Communicator& communicator,
+                                                 WeightStore& store);
+
+  // See VaeDecoder::ReorderWeights.
+  Status ReorderWeights(DeviceMemory& memory, const kernels::Context& context) {
+    return vae_->ReorderWeights(memory, context);
+  }
 
   const ModelConfig& config() const { return config_; }
   const Dit& dit() const { return *dit_; }
   const TextEncoder& text_encoder() const { return *text_encoder_; }
+  const VaeDecoder& vae() const { return *vae_; }
 
   // Encodes prompts together and makes the transformer's text rows of each.
   Status Encode(Span<const PromptInput> prompts, Arena& arena, const ForwardContext& context) const;
@@ -98,7 +105,7 @@ class QwenImage {
   ModelConfig config_;
   std::unique_ptr<const TextEncoder> text_encoder_;
   std::unique_ptr<const Dit> dit_;
-  std::unique_ptr<const VaeDecoder> vae_;
+  std::unique_ptr<VaeDecoder> vae_;
 };
 
 }  // namespace segue::model

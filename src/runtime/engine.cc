@@ -194,10 +194,13 @@ class Engine::Impl {
     // A first pass over the same code counts what the second one places.
     SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Allocate());
-    SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
+    SEGUE_ASSIGN_OR_RETURN(auto model, model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Load({.progress = options.load_progress}));
     context.kernels.stream = gpu_->stream().stream();
     context.kernels.products = &gpu_->products();
+    context.kernels.convolutions = &gpu_->convolutions();
+    SEGUE_RETURN_IF_ERROR(model->ReorderWeights(gpu_->memory(), context.kernels));
+    model_ = std::move(model);
     context.rounding = kernels::Rounding::kBF16;
     SEGUE_ASSIGN_OR_RETURN(
         pipeline_,

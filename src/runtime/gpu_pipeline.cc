@@ -92,6 +92,10 @@ Status GpuPipeline::BeforeEncode(Span<const int64_t> lengths, Span<const int64_t
   return {};
 }
 
+Status GpuPipeline::BeforeDecode(int64_t grid_height, int64_t grid_width) {
+  return Warm(model().vae().Products(2 * grid_height, 2 * grid_width));
+}
+
 Result<GpuStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
   std::vector<RequestId> ids;
   for (const RequestState* request : requests) ids.push_back(request->id);

@@ -62,6 +62,7 @@ class GpuPipeline : public Pipeline {
   void WorkspaceMoves() override;
 
   Status BeforeEncode(Span<const int64_t> lengths, Span<const int64_t> text_rows) override;
+  Status BeforeDecode(int64_t grid_height, int64_t grid_width) override;
   // Chooses algorithms for products that have none yet.
   Status Warm(const model::ProductShapes& shapes);
   // The step for these requests, in possession of the workspace.

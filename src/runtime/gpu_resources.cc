@@ -46,7 +46,10 @@ Result<std::string> GpuName(int device) {
 GpuResources::~GpuResources() {
   if (stream_) (void)stream_->Synchronize();
   products_.reset();
-  if (product_workspace_ != nullptr) memory_.Free(product_workspace_);
+  convolutions_.reset();
+  for (void* workspace : {product_workspace_, convolution_workspace_}) {
+    if (workspace != nullptr) memory_.Free(workspace);
+  }
 }
 
 Result<std::unique_ptr<GpuResources>> GpuResources::Create(int device,
@@ -57,21 +60,31 @@ Result<std::unique_ptr<GpuResources>> GpuResources::Create(int device,
   SEGUE_ASSIGN_OR_RETURN(resources->placement_.gpu, attention::CurrentGpu());
   SEGUE_ASSIGN_OR_RETURN(GpuStream stream, GpuStream::Create());
   resources->stream_ = std::make_unique<GpuStream>(std::move(stream));
-  resources->product_workspace_ = resources->memory_.Allocate(kProductWorkspaceBytes);
-  if (resources->product_workspace_ == nullptr) {
-    return Error{.code = ErrorCode::kOutOfMemory,
-                 .operation = "load model",
-                 .argument = "workspace of products",
-                 .got = "a refused allocation",
-                 .wanted = std::to_string(kProductWorkspaceBytes) + " bytes on device " +
-                           std::to_string(device)};
-  }
+  SEGUE_ASSIGN_OR_RETURN(resources->product_workspace_,
+                         resources->TakeWorkspace("workspace of products", kProductWorkspaceBytes));
   SEGUE_ASSIGN_OR_RETURN(resources->products_, kernels::ProductLibrary::Create(
                                                    {.cache_directory = cache_directory,
                                                     .workspace = resources->product_workspace_,
                                                     .workspace_bytes = kProductWorkspaceBytes,
                                                     .memory = &resources->memory_}));
+  constexpr int64_t kBytes = kernels::ConvolutionLibrary::kWorkspaceBytes;
+  SEGUE_ASSIGN_OR_RETURN(resources->convolution_workspace_,
+                         resources->TakeWorkspace("workspace of convolutions", kBytes));
+  SEGUE_ASSIGN_OR_RETURN(
+      resources->convolutions_,
+      kernels::ConvolutionLibrary::Create(
+          {.workspace = resources->convolution_workspace_, .workspace_bytes = kBytes}));
   return resources;
+}
+
+Result<void*> GpuResources::TakeWorkspace(const char* name, int64_t bytes) {
+  void* workspace = memory_.Allocate(bytes);
+  if (workspace != nullptr) return workspace;
+  return Error{.code = ErrorCode::kOutOfMemory,
+               .operation = "load model",
+               .argument = name,
+               .got = "a refused allocation",
+               .wanted = std::to_string(bytes) + " bytes on device " + std::to_string(device())};
 }
 
 }  // namespace segue::runtime

@@ -7,6 +7,7 @@
 
 #include "device/cuda_memory.h"
 #include "device/gpu_stream.h"
+#include "kernels/convolution_library.h"
 #include "kernels/product_library.h"
 #include "model/layers/placement.h"
 
@@ -32,16 +33,20 @@ class GpuResources {
   int device() const { return memory_.device(); }
   const GpuStream& stream() const { return *stream_; }
   kernels::ProductLibrary& products() { return *products_; }
+  kernels::ConvolutionLibrary& convolutions() { return *convolutions_; }
   // One rank on this GPU.
   const model::Placement& placement() const { return placement_; }
 
  private:
   explicit GpuResources(int device) : memory_(device) {}
+  Result<void*> TakeWorkspace(const char* name, int64_t bytes);
 
   CudaMemory memory_;
   std::unique_ptr<GpuStream> stream_;
   void* product_workspace_ = nullptr;
+  void* convolution_workspace_ = nullptr;
   std::unique_ptr<kernels::ProductLibrary> products_;
+  std::unique_ptr<kernels::ConvolutionLibrary> convolutions_;
   model::Placement placement_;
 };
 

@@ -216,6 +216,7 @@ Status Pipeline::Decode(RequestState& request) {
   image.rgb.resize(samples);
   std::vector<float> kept(request.keep_stages ? samples : 0);
   bool all_finite = false;
+  SEGUE_RETURN_IF_ERROR(BeforeDecode(settings.grid_height(), settings.grid_width()));
   SEGUE_RETURN_IF_ERROR(UseWorkspace(model::DecodeBytes(
       model_->config(), placement_, settings.grid_height(), settings.grid_width())));
   SEGUE_RETURN_IF_ERROR(model_->Decode({.latents = request.blocks.latents,

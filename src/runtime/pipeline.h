@@ -69,6 +69,8 @@ class Pipeline {
   virtual Status FinishSteps(RequestState& request) = 0;
   // Prompts of so many ids each, of which so many rows are kept, are about to be encoded.
   virtual Status BeforeEncode(Span<const int64_t>, Span<const int64_t>) { return {}; }
+  // A picture of this grid is about to be decoded.
+  virtual Status BeforeDecode(int64_t, int64_t) { return {}; }
   // Something else is about to use the workspace; it is about to move.
   virtual void WorkspaceChanges() {}
   virtual void WorkspaceMoves() {}
