@@ -2,6 +2,7 @@
 #include "bench/cpu_product.h"
 #include "bench/generate.h"
 #include "bench/gpu_attention.h"
+#include "bench/gpu_dit.h"
 #include "bench/gpu_host.h"
 #include "bench/gpu_load.h"
 #include "bench/gpu_pack.h"
@@ -16,6 +17,7 @@ const std::map<std::string, Driver>& Drivers() {
       {"attention", BenchAttention},
       {"generate", BenchGenerate},
       {"gpu_attention", BenchGpuAttention},
+      {"gpu_dit", BenchGpuDit},
       {"gpu_host", BenchGpuHost},
       {"gpu_in_place", BenchGpuInPlace},
       {"gpu_load", BenchGpuLoad},
