@@ -10,7 +10,7 @@
 #include "device/transfer.h"
 #include "model/weights/weight_store.h"
 #include "runtime/gpu_resources.h"
-#include "runtime/gpu_step.h"
+#include "runtime/recorded_step.h"
 #include "runtime/modulation_cache.h"
 
 namespace segue::bench {
@@ -125,7 +125,7 @@ class Batch {
   Arena workspace_;
   std::vector<std::unique_ptr<runtime::RequestState>> owned_;
   std::vector<runtime::RequestState*> requests_;
-  std::unique_ptr<runtime::GpuStep> step_;
+  std::unique_ptr<runtime::RecordedStep> step_;
 };
 
 Status Batch::MakeRequests(const Setup& setup, int64_t first, int64_t count,
@@ -196,10 +196,10 @@ Result<std::unique_ptr<Batch>> Batch::Create(Model& model, const Setup& setup, i
   batch->model_ = &model;
   batch->whole_step_ = setup.whole_step;
   SEGUE_RETURN_IF_ERROR(batch->MakeRequests(setup, first, count, stream));
-  SEGUE_ASSIGN_OR_RETURN(runtime::GpuStep step,
-                         runtime::GpuStep::Create(*model.dit, model.gpu->placement(),
+  SEGUE_ASSIGN_OR_RETURN(runtime::RecordedStep step,
+                         runtime::RecordedStep::Create(*model.dit, model.gpu->placement(),
                                                   runtime::ShapeOf(batch->requests_), ""));
-  batch->step_ = std::make_unique<runtime::GpuStep>(std::move(step));
+  batch->step_ = std::make_unique<runtime::RecordedStep>(std::move(step));
   SEGUE_ASSIGN_OR_RETURN(batch->workspace_,
                          Arena::Create(model.gpu->memory(), batch->step_->bytes()));
   const Stream on = Stream::Cuda(stream.get());

@@ -67,8 +67,9 @@ GpuPipeline::~GpuPipeline() {
 }
 
 Result<int64_t> GpuPipeline::StepBytes(const StepShape& shape) const {
-  SEGUE_ASSIGN_OR_RETURN(const GpuStep step, GpuStep::Create(model().dit(), placement(), shape,
-                                                             context().attention_backend));
+  SEGUE_ASSIGN_OR_RETURN(
+      const RecordedStep step,
+      RecordedStep::Create(model().dit(), placement(), shape, context().attention_backend));
   return step.bytes();
 }
 
@@ -96,17 +97,18 @@ Status GpuPipeline::BeforeDecode(int64_t grid_height, int64_t grid_width) {
   return Warm(model().vae().Products(2 * grid_height, 2 * grid_width));
 }
 
-Result<GpuStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
+Result<RecordedStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
   std::vector<RequestId> ids;
   for (const RequestState* request : requests) ids.push_back(request->id);
   if (resident_ != nullptr && ids == resident_ids_) return resident_;
 
   const StepShape shape = ShapeOf(requests);
   auto found = std::find_if(steps_.begin(), steps_.end(),
-                            [&shape](const GpuStep& step) { return step.shape() == shape; });
+                            [&shape](const RecordedStep& step) { return step.shape() == shape; });
   if (found == steps_.end()) {
-    SEGUE_ASSIGN_OR_RETURN(GpuStep step, GpuStep::Create(model().dit(), placement(), shape,
-                                                         context().attention_backend));
+    SEGUE_ASSIGN_OR_RETURN(
+        RecordedStep step,
+        RecordedStep::Create(model().dit(), placement(), shape, context().attention_backend));
     SEGUE_RETURN_IF_ERROR(
         Warm(model().dit().Products(step.batch().image_rows(), step.batch().text_rows())));
     SEGUE_RETURN_IF_ERROR(UseWorkspace(step.bytes()));
@@ -116,7 +118,7 @@ Result<GpuStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
     SEGUE_RETURN_IF_ERROR(UseWorkspace(found->bytes()));
     steps_.splice(steps_.begin(), steps_, found);
   }
-  GpuStep& step = steps_.front();
+  RecordedStep& step = steps_.front();
   SEGUE_RETURN_IF_ERROR(step.Occupy(workspace(), requests, context().kernels.stream));
   resident_ = &step;
   resident_ids_ = std::move(ids);
@@ -125,7 +127,7 @@ Result<GpuStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
 
 // Modulation rows of every sequence, then a record of every request; both lists have one entry a
 // sequence, and records that no request uses have no rows.
-Status GpuPipeline::UploadStepData(const GpuStep& step, Span<RequestState* const> requests) {
+Status GpuPipeline::UploadStepData(const RecordedStep& step, Span<RequestState* const> requests) {
   std::vector<float> timesteps;
   for (const RequestState* request : requests) {
     timesteps.push_back(TimestepOf(*request, request->step));
@@ -161,7 +163,7 @@ Status GpuPipeline::UploadStepData(const GpuStep& step, Span<RequestState* const
   return uploads_.Upload(copies, stream_->get());
 }
 
-Status GpuPipeline::CopyLatents(const GpuStep& step, Span<RequestState* const> requests,
+Status GpuPipeline::CopyLatents(const RecordedStep& step, Span<RequestState* const> requests,
                                 bool into) const {
   size_t sequence = 0;
   for (const RequestState* request : requests) {
@@ -180,7 +182,7 @@ Status GpuPipeline::CopyLatents(const GpuStep& step, Span<RequestState* const> r
   return {};
 }
 
-Status GpuPipeline::Record(GpuStep& step) {
+Status GpuPipeline::Record(RecordedStep& step) {
   auto graph = GpuGraph::Capture(*stream_, [&]() -> Status {
     SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
     return step.EnqueueSampler(context());
@@ -193,7 +195,7 @@ Status GpuPipeline::Record(GpuStep& step) {
   return graph.error();
 }
 
-Status GpuPipeline::Launch(GpuStep& step, Span<RequestState* const> requests) {
+Status GpuPipeline::Launch(RecordedStep& step, Span<RequestState* const> requests) {
   const bool hit = step.graph().has_value();
   // The first step of a shape runs launch by launch, which loads what the recording must find
   // loaded; a recording that failed once is not tried again.
@@ -211,7 +213,7 @@ Status GpuPipeline::Launch(GpuStep& step, Span<RequestState* const> requests) {
 }
 
 // Stages of a step: what the recorded step overwrites is read in between.
-Status GpuPipeline::LaunchWithStages(GpuStep& step, Span<RequestState* const> requests) {
+Status GpuPipeline::LaunchWithStages(RecordedStep& step, Span<RequestState* const> requests) {
   const Stream stream = stream_->stream();
   const auto keep = [&](const char* prompt_name, const char* negative_name) -> Status {
     size_t sequence = 0;
@@ -244,7 +246,7 @@ Status GpuPipeline::LaunchWithStages(GpuStep& step, Span<RequestState* const> re
   return {};
 }
 
-Status GpuPipeline::StartReadBack(const GpuStep& step, Span<RequestState* const> requests) {
+Status GpuPipeline::StartReadBack(const RecordedStep& step, Span<RequestState* const> requests) {
   InFlight& flight = flights_[next_flight_];
   const auto count = static_cast<int32_t>(requests.size());
   if (flight.capacity < count) {
@@ -288,7 +290,7 @@ Status GpuPipeline::Collect(InFlight& flight) {
 }
 
 Status GpuPipeline::DenoiseTogether(Span<RequestState* const> requests) {
-  SEGUE_ASSIGN_OR_RETURN(GpuStep * step, StepFor(requests));
+  SEGUE_ASSIGN_OR_RETURN(RecordedStep * step, StepFor(requests));
   SEGUE_RETURN_IF_ERROR(UploadStepData(*step, requests));
   SEGUE_RETURN_IF_ERROR(CopyLatents(*step, requests, true));
   const bool stages = std::any_of(requests.begin(), requests.end(),

@@ -12,9 +12,9 @@
 #include "device/gpu_stream.h"
 #include "device/upload_ring.h"
 #include "runtime/gpu_resources.h"
-#include "runtime/gpu_step.h"
 #include "runtime/modulation_cache.h"
 #include "runtime/pipeline.h"
+#include "runtime/recorded_step.h"
 
 namespace segue::runtime {
 
@@ -66,22 +66,22 @@ class GpuPipeline : public Pipeline {
   // Chooses algorithms for products that have none yet.
   Status Warm(const model::ProductShapes& shapes);
   // The step for these requests, in possession of the workspace.
-  Result<GpuStep*> StepFor(Span<RequestState* const> requests);
-  Status UploadStepData(const GpuStep& step, Span<RequestState* const> requests);
+  Result<RecordedStep*> StepFor(Span<RequestState* const> requests);
+  Status UploadStepData(const RecordedStep& step, Span<RequestState* const> requests);
   // The requests' latents into the step's, or back.
-  Status CopyLatents(const GpuStep& step, Span<RequestState* const> requests, bool into) const;
-  Status Launch(GpuStep& step, Span<RequestState* const> requests);
-  Status LaunchWithStages(GpuStep& step, Span<RequestState* const> requests);
-  Status Record(GpuStep& step);
-  Status StartReadBack(const GpuStep& step, Span<RequestState* const> requests);
+  Status CopyLatents(const RecordedStep& step, Span<RequestState* const> requests, bool into) const;
+  Status Launch(RecordedStep& step, Span<RequestState* const> requests);
+  Status LaunchWithStages(RecordedStep& step, Span<RequestState* const> requests);
+  Status Record(RecordedStep& step);
+  Status StartReadBack(const RecordedStep& step, Span<RequestState* const> requests);
   // Waits for a step and gives its requests what went wrong in it.
   Status Collect(InFlight& flight);
 
   const GpuStream* stream_;
   GpuPipelineOptions options_;
   std::optional<ModulationCache> modulation_;
-  std::list<GpuStep> steps_;  // the one used last first
-  GpuStep* resident_ = nullptr;
+  std::list<RecordedStep> steps_;  // the one used last first
+  RecordedStep* resident_ = nullptr;
   std::vector<RequestId> resident_ids_;
   UploadRing uploads_;
   PinnedMemory pinned_;

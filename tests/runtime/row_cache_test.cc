@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/gpu_step.h"
+#include "runtime/recorded_step.h"
 #include "runtime/text_slot.h"
 
 namespace segue::runtime {

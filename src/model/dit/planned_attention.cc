@@ -31,13 +31,14 @@ attention::PlanSettings SettingsOf(const DitConfig& config, const Placement& pla
   attention::PlanSettings settings;
   settings.options = DitAttentionOptions(config, config.num_attention_heads / placement.ranks,
                                          placement.activation_type());
-  settings.place = attention::Place::kCuda;
+  const bool host = placement.device == DeviceKind::kCpu;
+  settings.place = host ? attention::Place::kCpu : attention::Place::kCuda;
   settings.max_sequences = static_cast<int32_t>(batch.sequences().size());
   settings.max_segments = 2;
   settings.tensors = {{.q_rows = text, .kv_rows = text}, {.q_rows = image, .kv_rows = image}};
   settings.device_lengths = true;
   settings.backend = backend;
-  settings.gpu = placement.gpu;
+  if (!host) settings.gpu = placement.gpu;
   for (const std::string_view name : DitConfig::kAttentionBackends) {
     settings.admitted.emplace_back(name);
   }

@@ -1,4 +1,5 @@
-// Attention of a forward on a GPU, recorded once for any lengths up to its capacity.
+// Attention of a forward for any lengths up to its capacity, which lie in the memory of its device
+// and may change between two runs recorded once.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-#include "runtime/gpu_step.h"
+#include "runtime/recorded_step.h"
 
 #include <algorithm>
 #include <utility>
@@ -82,31 +82,33 @@ StepBlocks StepBlocks::LayOut(Arena& arena, const model::DitConfig& config,
   return blocks;
 }
 
-GpuStep::GpuStep(const model::Dit& dit, const model::Placement& placement, StepShape shape,
-                 model::DitBatch batch, model::PlannedDitAttention attention)
+RecordedStep::RecordedStep(const model::Dit& dit, const model::Placement& placement,
+                           StepShape shape, model::DitBatch batch,
+                           model::PlannedDitAttention attention)
     : dit_(&dit),
       placement_(placement),
       shape_(std::move(shape)),
       batch_(std::move(batch)),
       attention_(std::move(attention)) {}
 
-Result<GpuStep> GpuStep::Create(const model::Dit& dit, const model::Placement& placement,
-                                const StepShape& shape, const std::string& attention_backend) {
+Result<RecordedStep> RecordedStep::Create(const model::Dit& dit, const model::Placement& placement,
+                                          const StepShape& shape,
+                                          const std::string& attention_backend) {
   SEGUE_ASSIGN_OR_RETURN(model::DitBatch batch,
                          model::DitBatch::Create(dit.config(), SequencesOf(shape)));
   SEGUE_ASSIGN_OR_RETURN(
       model::PlannedDitAttention attention,
       model::PlannedDitAttention::Create(dit.config(), placement, batch, attention_backend));
-  return GpuStep(dit, placement, shape, std::move(batch), std::move(attention));
+  return RecordedStep(dit, placement, shape, std::move(batch), std::move(attention));
 }
 
-int64_t GpuStep::bytes() const {
+int64_t RecordedStep::bytes() const {
   Arena arena;
   StepBlocks::LayOut(arena, dit_->config(), placement_, batch_, attention_.workspace_bytes());
   return arena.peak_bytes();
 }
 
-Status GpuStep::WriteTables(const Stream& stream) const {
+Status RecordedStep::WriteTables(const Stream& stream) const {
   SEGUE_RETURN_IF_ERROR(CopyInAll(blocks_.image_slot, batch_.image_timestep(), stream));
   SEGUE_RETURN_IF_ERROR(CopyInAll(blocks_.text_slot, batch_.text_timestep(), stream));
   SEGUE_RETURN_IF_ERROR(CopyInAll(blocks_.image_position, batch_.image_position(), stream));
@@ -115,7 +117,8 @@ Status GpuStep::WriteTables(const Stream& stream) const {
   return CopyInAll(blocks_.sin, batch_.sin(), stream);
 }
 
-Status GpuStep::Occupy(Arena& arena, Span<RequestState* const> requests, const Stream& stream) {
+Status RecordedStep::Occupy(Arena& arena, Span<RequestState* const> requests,
+                            const Stream& stream) {
   blocks_ =
       StepBlocks::LayOut(arena, dit_->config(), placement_, batch_, attention_.workspace_bytes());
   SEGUE_RETURN_IF_ERROR(arena.Check());
@@ -140,7 +143,7 @@ Status GpuStep::Occupy(Arena& arena, Span<RequestState* const> requests, const S
   return attention_.Prepare(blocks_.attention, blocks_.forward, stream);
 }
 
-Status GpuStep::EnqueueForward(const MatrixView& table, const model::ForwardContext& context) {
+Status RecordedStep::EnqueueForward(const MatrixView& table, const model::ForwardContext& context) {
   const auto slots = static_cast<int32_t>(batch_.sequences().size());
   const auto spread = [&](const int32_t* slot, int32_t* index, int64_t count) {
     return kernels::RowIndex(
@@ -166,7 +169,7 @@ Status GpuStep::EnqueueForward(const MatrixView& table, const model::ForwardCont
                    context);
 }
 
-Status GpuStep::EnqueueSampler(const model::ForwardContext& context) {
+Status RecordedStep::EnqueueSampler(const model::ForwardContext& context) {
   int64_t max_rows = 0;
   for (const model::DitSequence& sequence : batch_.sequences()) {
     max_rows = std::max(max_rows, sequence.image_rows());

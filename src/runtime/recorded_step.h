@@ -1,5 +1,5 @@
-// A denoising step on a GPU, for one shape of batch, recorded once and replayed for every prompt
-// that fits.
+// A denoising step for one shape of batch, recorded once on a GPU and replayed for every prompt
+// that fits. On the host it runs as it is.
 //
 // The shape is image sizes and text slots. All else is data in the step's memory: row counts,
 // timesteps, guidance, latents, prompt embeddings. Sequences, requests and modulation are named by
@@ -71,11 +71,11 @@ struct StepBlocks {
 
 // Not thread-safe. Its memory is the pipeline's workspace, which other stages and steps use too:
 // Occupy() must precede the first Enqueue after any of them.
-class GpuStep {
+class RecordedStep {
  public:
   // Host only. Errors: a batch that cannot be; no attention back end.
-  static Result<GpuStep> Create(const model::Dit& dit, const model::Placement& placement,
-                                const StepShape& shape, const std::string& attention_backend);
+  static Result<RecordedStep> Create(const model::Dit& dit, const model::Placement& placement,
+                                     const StepShape& shape, const std::string& attention_backend);
 
   // Of the workspace it runs in.
   int64_t bytes() const;
@@ -101,8 +101,8 @@ class GpuStep {
   std::string& graph_problem() { return graph_problem_; }
 
  private:
-  GpuStep(const model::Dit& dit, const model::Placement& placement, StepShape shape,
-          model::DitBatch batch, model::PlannedDitAttention attention);
+  RecordedStep(const model::Dit& dit, const model::Placement& placement, StepShape shape,
+               model::DitBatch batch, model::PlannedDitAttention attention);
   Status WriteTables(const Stream& stream) const;
 
   const model::Dit* dit_;
