@@ -10,8 +10,8 @@
 #include "device/transfer.h"
 #include "model/weights/weight_store.h"
 #include "runtime/gpu_resources.h"
-#include "runtime/recorded_step.h"
 #include "runtime/modulation_cache.h"
+#include "runtime/recorded_step.h"
 
 namespace segue::bench {
 namespace {
@@ -198,7 +198,7 @@ Result<std::unique_ptr<Batch>> Batch::Create(Model& model, const Setup& setup, i
   SEGUE_RETURN_IF_ERROR(batch->MakeRequests(setup, first, count, stream));
   SEGUE_ASSIGN_OR_RETURN(runtime::RecordedStep step,
                          runtime::RecordedStep::Create(*model.dit, model.gpu->placement(),
-                                                  runtime::ShapeOf(batch->requests_), ""));
+                                                       runtime::ShapeOf(batch->requests_), ""));
   batch->step_ = std::make_unique<runtime::RecordedStep>(std::move(step));
   SEGUE_ASSIGN_OR_RETURN(batch->workspace_,
                          Arena::Create(model.gpu->memory(), batch->step_->bytes()));

@@ -27,6 +27,7 @@ Reads headers and configurations only; weights are not touched.)";
 struct InspectOptions {
   std::string model;
   std::vector<std::string> sizes;
+  std::string device = "cpu";
   bool tensors = false;
   bool json = false;
 };
@@ -79,12 +80,13 @@ std::string ComponentsText(const CheckpointSummary& summary, bool tensors) {
 }
 
 std::string PlansText(const std::vector<MemoryPlan>& plans) {
-  Table table({1, 2, 3, 4, 5, 6, 7, 8});
-  table.Add({"size", "sequences", "text rows", "weights", "encoder", "transformer", "vae", "peak",
-             "available", "fits"});
+  Table table({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  table.Add({"size", "sequences", "text rows", "weights", "modulation", "libraries", "encoder",
+             "transformer", "vae", "peak", "available", "fits"});
   for (const MemoryPlan& plan : plans) {
     table.Add({Format("%dx%d", plan.width, plan.height), std::to_string(plan.sequences),
                std::to_string(plan.text_rows), FormatBytes(plan.weights),
+               FormatBytes(plan.modulation), FormatBytes(plan.libraries),
                FormatBytes(plan.text_encoder_activations),
                FormatBytes(plan.transformer_activations), FormatBytes(plan.vae_activations),
                FormatBytes(plan.peak), FormatBytes(plan.available), plan.fits ? "yes" : "no"});
@@ -117,6 +119,8 @@ Json PlanAsJson(const MemoryPlan& plan) {
           {"sequences", plan.sequences},
           {"text_rows", plan.text_rows},
           {"weights", plan.weights},
+          {"modulation", plan.modulation},
+          {"libraries", plan.libraries},
           {"text_encoder_activations", plan.text_encoder_activations},
           {"transformer_activations", plan.transformer_activations},
           {"vae_activations", plan.vae_activations},
@@ -142,7 +146,8 @@ Status Inspect(const InspectOptions& options) {
     SEGUE_ASSIGN_OR_RETURN(const PictureSize size, ParseSize("--size", text));
     sizes.push_back(size);
   }
-  SEGUE_ASSIGN_OR_RETURN(const CheckpointSummary summary, InspectCheckpoint(options.model, sizes));
+  SEGUE_ASSIGN_OR_RETURN(const CheckpointSummary summary,
+                         InspectCheckpoint(options.model, sizes, options.device));
   if (options.json) return Print(AsJson(summary, options.tensors));
   return Print(ComponentsText(summary, options.tensors) + "\n" + PlansText(summary.plans));
 }
@@ -159,6 +164,9 @@ Command RegisterInspect(CLI::App& parent) {
                   "Plan the memory for this size; may be repeated [the model's default]")
       ->type_name("WxH")
       ->allow_extra_args(false);
+  app->add_option("--device", options->device,
+                  "Plan for cpu, cuda or cuda:N, which need not be there [cpu]")
+      ->type_name("NAME");
   app->add_flag("--tensors", options->tensors, "List every tensor");
   app->add_flag("--json", options->json, "Print JSON");
   return {.app = app, .run = [options] {

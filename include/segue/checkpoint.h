@@ -33,6 +33,8 @@ struct MemoryPlan {
   int sequences = 0;  // 2 with guidance
   int text_rows = 0;  // per sequence, the bound the plan was made for
   int64_t weights = 0;
+  int64_t modulation = 0;  // GPU: what is kept of the steps' modulation
+  int64_t libraries = 0;   // GPU: workspaces of products and convolutions
   int64_t text_encoder_activations = 0;
   int64_t transformer_activations = 0;
   int64_t vae_activations = 0;
@@ -52,9 +54,11 @@ struct PictureSize {
   int height = 0;
 };
 
-// Reads headers and configurations only. Sizes empty: the model's default size.
+// Reads headers and configurations only. Sizes empty: the model's default size. `device`: where the
+// memory is planned, as EngineOptions has it; a GPU need not be there.
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
-                                            const std::vector<PictureSize>& sizes);
+                                            const std::vector<PictureSize>& sizes,
+                                            const std::string& device = "cpu");
 
 struct VerifyReport {
   std::vector<std::string> checks;    // passed, one line each

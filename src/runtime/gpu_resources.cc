@@ -6,13 +6,6 @@
 #include "device/gpu.h"
 
 namespace segue::runtime {
-namespace {
-
-// What cuBLASLt's algorithms for this architecture are made for.
-constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
-
-}  // namespace
-
 Result<int> ParseDevice(const std::string& name) {
   if (name.empty() || name == "cpu") return -1;
   if (name == "cuda") return 0;
@@ -25,7 +18,7 @@ Result<int> ParseDevice(const std::string& name) {
     if (status == std::errc() && stop == end && index >= 0) return index;
   }
   return Error{.code = ErrorCode::kInvalidArgument,
-               .operation = "load model",
+               .operation = "choose a device",
                .argument = "device",
                .got = "'" + name + "'",
                .wanted = "cpu, cuda or cuda:N"};

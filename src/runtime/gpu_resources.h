@@ -13,6 +13,9 @@
 
 namespace segue::runtime {
 
+// What cuBLASLt's algorithms for this architecture are made for.
+inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
+
 // "cpu", "cuda" (the first GPU) or "cuda:1". -1: the CPU. Errors: anything else.
 Result<int> ParseDevice(const std::string& name);
 

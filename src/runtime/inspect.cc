@@ -7,6 +7,8 @@
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
 #include "runtime/checkpoint_networks.h"
+#include "runtime/gpu_memory_plan.h"
+#include "runtime/gpu_resources.h"
 #include "runtime/settings.h"
 #include "segue/checkpoint.h"
 
@@ -51,7 +53,51 @@ ComponentSummary SummariseFiles(const std::filesystem::path& directory, const st
   return summary;
 }
 
-Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize size,
+// What the GPU of this index has free; 0: unknown.
+int64_t FreeOnGpu(int index) {
+  const auto devices = CudaDevices();
+  if (!devices.ok()) return 0;
+  for (const DeviceInfo& device : *devices) {
+    if (device.index == index) return device.free_bytes;
+  }
+  return 0;
+}
+
+Status PlanOnGpu(const model::Checkpoint& checkpoint, const runtime::Settings& settings, int gpu,
+                 MemoryPlan& plan) {
+  SEGUE_ASSIGN_OR_RETURN(const runtime::GpuMemoryPlan memory,
+                         runtime::PlanGpuMemory(checkpoint, settings, plan.text_rows));
+  plan.weights = memory.weights;
+  plan.modulation = memory.modulation;
+  plan.libraries = memory.libraries;
+  plan.text_encoder_activations = memory.text_encoder;
+  plan.transformer_activations = memory.transformer;
+  plan.vae_activations = memory.vae;
+  plan.peak = memory.peak();
+  plan.available = FreeOnGpu(gpu);
+  return {};
+}
+
+Status PlanOnHost(const model::Checkpoint& checkpoint, const runtime::Settings& settings,
+                  int64_t weights, MemoryPlan& plan) {
+  const model::ActivationPlan activations =
+      model::PlanActivations(runtime::ConfigOf(checkpoint), 1,
+                             {.grid_height = settings.grid_height(),
+                              .grid_width = settings.grid_width(),
+                              .sequences = plan.sequences,
+                              .text_rows = plan.text_rows,
+                              .dropped = model::kTemplatePrefixIds});
+  plan.weights = weights;
+  plan.text_encoder_activations = activations.text_encoder;
+  plan.transformer_activations = activations.transformer;
+  plan.vae_activations = activations.vae;
+  plan.peak = weights + activations.peak();
+  plan.available = HostInfo().free_bytes;
+  return {};
+}
+
+// `gpu`: its index, or -1 for the host, where the weights take `weights` bytes.
+Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize size, int gpu,
                             int64_t weights) {
   // The checks a request of this size would pass through, with the same errors.
   Request request;
@@ -67,19 +113,8 @@ Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize siz
   plan.height = settings.height;
   plan.sequences = settings.sequences();
   plan.text_rows = model::kDefaultMaxSequenceLength;
-  const model::ActivationPlan activations =
-      model::PlanActivations(runtime::ConfigOf(checkpoint), 1,
-                             {.grid_height = settings.grid_height(),
-                              .grid_width = settings.grid_width(),
-                              .sequences = plan.sequences,
-                              .text_rows = plan.text_rows,
-                              .dropped = model::kTemplatePrefixIds});
-  plan.weights = weights;
-  plan.text_encoder_activations = activations.text_encoder;
-  plan.transformer_activations = activations.transformer;
-  plan.vae_activations = activations.vae;
-  plan.peak = weights + activations.peak();
-  plan.available = HostInfo().free_bytes;
+  SEGUE_RETURN_IF_ERROR(gpu < 0 ? PlanOnHost(checkpoint, settings, weights, plan)
+                                : PlanOnGpu(checkpoint, settings, gpu, plan));
   // An unknown amount does not speak against it.
   plan.fits = plan.available == 0 || plan.peak <= plan.available;
   return plan;
@@ -88,7 +123,9 @@ Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize siz
 }  // namespace
 
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
-                                            const std::vector<PictureSize>& sizes) {
+                                            const std::vector<PictureSize>& sizes,
+                                            const std::string& device) {
+  SEGUE_ASSIGN_OR_RETURN(const int gpu, runtime::ParseDevice(device));
   SEGUE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::Open(directory));
   SEGUE_ASSIGN_OR_RETURN(runtime::UnusedTensors unused, runtime::CheckNetworks(checkpoint));
   CheckpointSummary summary;
@@ -112,7 +149,7 @@ Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
       return Error{ErrorCode::kInvalidArgument, "inspect checkpoint", "size", "0x0",
                    "positive multiples of 16"};
     }
-    SEGUE_ASSIGN_OR_RETURN(MemoryPlan plan, PlanSize(checkpoint, size, weights));
+    SEGUE_ASSIGN_OR_RETURN(MemoryPlan plan, PlanSize(checkpoint, size, gpu, weights));
     summary.plans.push_back(plan);
   }
   return summary;

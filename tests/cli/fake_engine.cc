@@ -94,7 +94,8 @@ Result<Picture> Engine::Generate(const Request& request,
 }
 
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
-                                            const std::vector<PictureSize>& sizes) {
+                                            const std::vector<PictureSize>& sizes,
+                                            const std::string&) {
   SEGUE_RETURN_IF_ERROR(CheckDirectory(directory));
   CheckpointSummary summary{.directory = directory};
   summary.components = {{.name = "vae",

@@ -2,6 +2,7 @@
 // whose headers are real and whose values are holes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -60,6 +61,26 @@ TEST_F(Layout, Loads) {
   const auto model = model::QwenImage::Load(*checkpoint, communicator, store);
   ASSERT_TRUE(model.ok()) << model.error().Message();
   EXPECT_EQ((*model)->config().dit.hidden(), 3072);
+}
+
+// The full model on one GPU, guided, at 1024x1024, without a GPU at hand.
+TEST_F(Layout, FitsInSixtyGigabytesOfAGpu) {
+  const auto summary = InspectCheckpoint(Directory(), {{1024, 1024}}, "cuda");
+  ASSERT_TRUE(summary.ok()) << summary.error().Message();
+  const MemoryPlan& plan = summary->plans.at(0);
+  // 20,430,401,088 parameters of the transformer, 7.07 G of the text encoder, 73 M of the decoder
+  // (all taps of its kernels), two bytes each, each rounded up to 256.
+  EXPECT_NEAR(static_cast<double>(plan.weights), 55.145e9, 0.001e9);
+  // 256 timesteps, and the little that tabulating them works in.
+  const int64_t table = 256 * 2 * (12 * 60 + 2) * int64_t{3072};
+  EXPECT_GE(plan.modulation, table);
+  EXPECT_LE(plan.modulation, table + (int64_t{1} << 20));
+  EXPECT_LE(plan.peak, 60'000'000'000);
+  // Latents of 4096 rows and text rows of two branches besides.
+  const int64_t request = 2 * (4096 * 64 + 2 * plan.text_rows * int64_t{3072});
+  EXPECT_EQ(plan.peak, plan.weights + plan.modulation + plan.libraries + request +
+                           std::max({plan.text_encoder_activations, plan.transformer_activations,
+                                     plan.vae_activations}));
 }
 
 TEST_F(Layout, IsInspectedAndPlanned) {

@@ -284,12 +284,30 @@ Status Dit::NormaliseHeads(const Pass& pass, const Block& block, DitQueries quer
 }
 
 Status Dit::FeedForward(const Pass& pass, Span<Stream* const> streams, const Block& block) const {
-  for (Stream* stream : streams) {
+  const ForwardContext& context = *pass.context;
+  // The CPU's products end with the activation; a GPU runs one operation for all streams behind
+  // them, whose input was rounded as the reference rounds it.
+  const bool apart = context.kernels.stream.device() != DeviceKind::kCpu;
+  std::array<kernels::ActivationParams, kernels::kMaxNormStreams> activations;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const StreamLayers& layers = streams[i]->text ? block.text : block.image;
+    const DitStreamWorkspace& workspace = *streams[i]->workspace;
+    SEGUE_RETURN_IF_ERROR(
+        layers.mlp_in.Forward(workspace.normed, workspace.mlp, context,
+                              apart ? kernels::Activation::kNone : kernels::Activation::kGeluTanh));
+    activations[i] = {.x = workspace.mlp,
+                      .y = workspace.mlp,
+                      .activation = kernels::Activation::kGeluTanh,
+                      .rounding = context.rounding};
+  }
+  if (apart) {
+    SEGUE_RETURN_IF_ERROR(kernels::ActivateStreams(
+        {.streams = {activations.data(), streams.size()}}, context.kernels));
+  }
+  for (const Stream* stream : streams) {
     const StreamLayers& layers = stream->text ? block.text : block.image;
     const DitStreamWorkspace& workspace = *stream->workspace;
-    SEGUE_RETURN_IF_ERROR(layers.mlp_in.Forward(workspace.normed, workspace.mlp, *pass.context,
-                                                kernels::Activation::kGeluTanh));
-    SEGUE_RETURN_IF_ERROR(layers.mlp_out.Forward(workspace.mlp, workspace.normed, *pass.context));
+    SEGUE_RETURN_IF_ERROR(layers.mlp_out.Forward(workspace.mlp, workspace.normed, context));
   }
   return {};
 }
