@@ -163,6 +163,7 @@ Status Batch::MakeRequests(const Setup& setup, int64_t first, int64_t count,
 // Every request at a step of its own.
 Status Batch::WriteData(const Stream& stream) const {
   std::vector<float> timesteps;
+  timesteps.reserve(requests_.size());
   for (const runtime::RequestState* request : requests_) {
     timesteps.push_back(1.0f / static_cast<float>(request->id));
   }
