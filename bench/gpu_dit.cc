@@ -205,8 +205,8 @@ Result<std::unique_ptr<Batch>> Batch::Create(Model& model, const Setup& setup, i
                          Arena::Create(model.gpu->memory(), batch->step_->bytes()));
   const Stream on = Stream::Cuda(stream.get());
   const model::DitBatch& rows = batch->step_->batch();
-  SEGUE_RETURN_IF_ERROR(
-      model.gpu->products().Warm(model.dit->Products(rows.image_rows(), rows.text_rows()), on));
+  SEGUE_RETURN_IF_ERROR(model.gpu->products().Warm(
+      model.dit->Products(rows.image_rows(), rows.text_rows(), true), on));
   SEGUE_RETURN_IF_ERROR(batch->step_->Occupy(batch->workspace_, batch->requests_, on));
   SEGUE_RETURN_IF_ERROR(batch->WriteData(on));
   SEGUE_RETURN_IF_ERROR(batch->Reset(stream));

@@ -19,8 +19,9 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Replaces `values` (float32, any stride) by its elementwise sum over all ranks; every rank ends
-  // with the same bytes. Enqueued on `stream`. Errors: another dtype; a transport that failed.
+  // Replaces `values` (float32 or bfloat16, any stride) by its elementwise sum over all ranks; each
+  // rank ends with the same bytes. Enqueued on `stream`. Errors: another dtype; a transport that
+  // failed.
   virtual Status AllReduceSum(const MatrixView& values, const Stream& stream) const = 0;
 };
 

@@ -17,6 +17,31 @@ void KernelLog::Count(const char* op, const char* kernel, Span<const Reason> pas
   record->passed_over.assign(passed_over.begin(), passed_over.end());
 }
 
+std::vector<KernelLog::Tally> KernelLog::Tallies() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Tally> tallies;
+  tallies.reserve(records_.size());
+  for (const Record& record : records_) tallies.push_back({record.op, record.kernel, record.calls});
+  return tallies;
+}
+
+std::vector<KernelLog::Tally> KernelLog::Since(Span<const Tally> before) const {
+  std::vector<Tally> tallies = Tallies();
+  // Records are appended and never moved.
+  for (size_t i = 0; i < before.size(); ++i) tallies[i].calls -= before[i].calls;
+  std::erase_if(tallies, [](const Tally& tally) { return tally.calls == 0; });
+  return tallies;
+}
+
+void KernelLog::Repeat(Span<const Tally> calls) {
+  const std::lock_guard lock(mutex_);
+  for (Record& record : records_) {
+    for (const Tally& tally : calls) {
+      if (record.op == tally.op && record.kernel == tally.kernel) record.calls += tally.calls;
+    }
+  }
+}
+
 std::map<std::string, std::vector<KernelLog::Entry>> KernelLog::Snapshot() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, std::vector<Entry>> entries;

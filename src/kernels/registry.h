@@ -44,6 +44,17 @@ class KernelLog {
     const char* text;
   };
   void Count(const char* op, const char* kernel, Span<const Reason> passed_over);
+  // How often an implementation ran.
+  struct Tally {
+    const char* op;
+    const char* kernel;
+    int64_t calls;
+  };
+  std::vector<Tally> Tallies() const;
+  // What ran since `before` was taken.
+  std::vector<Tally> Since(Span<const Tally> before) const;
+  // Counts calls again that were recorded once and now run without passing through the list.
+  void Repeat(Span<const Tally> calls);
   // Keyed by operation, then by implementation.
   std::map<std::string, std::vector<Entry>> Snapshot() const;
 

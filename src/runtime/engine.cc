@@ -1,6 +1,7 @@
 #include "segue/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "device/gpu.h"
 #include "device/thread_pool.h"
 #include "model/dit/dit.h"
 #include "model/tokenizer/tokenizer.h"
@@ -125,6 +127,7 @@ class Engine::Impl {
   }
 
   Result<RequestId> Submit(const Request& request) {
+    SEGUE_RETURN_IF_ERROR(UseDevice());
     SEGUE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::RequestState> state, Prepare(request));
     SEGUE_RETURN_IF_ERROR(CheckMemory(*state));
     state->given_latents = request.latents;
@@ -139,6 +142,7 @@ class Engine::Impl {
   Result<StepReport> Step() {
     StepReport report;
     if (running_.empty()) return report;
+    SEGUE_RETURN_IF_ERROR(UseDevice());
     std::vector<runtime::RequestState*> requests;
     requests.reserve(running_.size());
     for (const auto& [id, request] : running_) requests.push_back(request.get());
@@ -188,19 +192,25 @@ class Engine::Impl {
   bool Finished(RequestId id) const { return finished_.contains(id); }
 
  private:
+  // The caller may be another thread than the one that loaded.
+  Status UseDevice() const { return gpu_ ? SetCurrentDevice(gpu_->device()) : Status(); }
+
   Status LoadOnGpu(const EngineOptions& options, int device, model::ForwardContext context) {
     SEGUE_ASSIGN_OR_RETURN(gpu_, runtime::GpuResources::Create(device, options.cache_directory));
     store_ = model::WeightStore::Device(gpu_->memory(), {.device = device});
     // A first pass over the same code counts what the second one places.
     SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint_, communicator_, *store_));
+    SEGUE_RETURN_IF_ERROR(runtime::CheckGpuAttention(checkpoint_.dit_config(), gpu_->placement(),
+                                                     options.attention_backend));
     SEGUE_RETURN_IF_ERROR(store_->Allocate());
     SEGUE_ASSIGN_OR_RETURN(auto model, model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Load({.progress = options.load_progress}));
     context.kernels.stream = gpu_->stream().stream();
     context.kernels.products = &gpu_->products();
-    context.kernels.convolutions = &gpu_->convolutions();
+    context.kernels.convolutions = gpu_->convolutions();
     SEGUE_RETURN_IF_ERROR(model->ReorderWeights(gpu_->memory(), context.kernels));
     model_ = std::move(model);
+    SEGUE_ASSIGN_OR_RETURN(context.packed_products, PackedProductsAreEqual());
     context.rounding = kernels::Rounding::kBF16;
     SEGUE_ASSIGN_OR_RETURN(
         pipeline_,
@@ -208,6 +218,14 @@ class Engine::Impl {
                                      {.graphs = options.graphs && !options.reference_kernels}));
     SEGUE_ASSIGN_OR_RETURN(device_name_, runtime::GpuName(device));
     return {};
+  }
+
+  // Whether the product on a block's packed q, k and v has the bytes of three.
+  Result<bool> PackedProductsAreEqual() {
+    const int64_t hidden = checkpoint_.dit_config().hidden();
+    const std::array<int64_t, 3> parts = {hidden, hidden, hidden};
+    return gpu_->products().PackedEqualsParts({.n = 3 * hidden, .k = hidden, .bias = true}, parts,
+                                              gpu_->stream().stream());
   }
 
   Status AddPrompt(const char* which, const std::string& text, runtime::RequestState& state) const {

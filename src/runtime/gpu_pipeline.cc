@@ -81,7 +81,10 @@ void GpuPipeline::WorkspaceMoves() {
 }
 
 Status GpuPipeline::Warm(const model::ProductShapes& shapes) {
-  return context().kernels.products->Warm(shapes, stream_->stream());
+  const Status status = context().kernels.products->Warm(shapes, stream_->stream());
+  // Products work without a choice, only slower: no reason to refuse a request.
+  if (!status.ok() && status.error().code == ErrorCode::kOutOfMemory) return {};
+  return status;
 }
 
 Status GpuPipeline::BeforeEncode(Span<const int64_t> lengths, Span<const int64_t> text_rows) {
@@ -109,8 +112,8 @@ Result<RecordedStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
     SEGUE_ASSIGN_OR_RETURN(
         RecordedStep step,
         RecordedStep::Create(model().dit(), placement(), shape, context().attention_backend));
-    SEGUE_RETURN_IF_ERROR(
-        Warm(model().dit().Products(step.batch().image_rows(), step.batch().text_rows())));
+    SEGUE_RETURN_IF_ERROR(Warm(model().dit().Products(
+        step.batch().image_rows(), step.batch().text_rows(), context().packed_products)));
     SEGUE_RETURN_IF_ERROR(UseWorkspace(step.bytes()));
     while (static_cast<int64_t>(steps_.size()) >= options_.max_steps) steps_.pop_back();
     steps_.push_front(std::move(step));
@@ -123,6 +126,20 @@ Result<RecordedStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
   resident_ = &step;
   resident_ids_ = std::move(ids);
   return resident_;
+}
+
+Status GpuPipeline::TabulateSchedules(Span<RequestState* const> requests) {
+  for (const RequestState* request : requests) {
+    if (request->step != 0) continue;
+    std::vector<float> timesteps;
+    const auto kept = static_cast<size_t>(options_.modulation_rows);
+    const auto steps = static_cast<size_t>(request->schedule.steps());
+    for (size_t i = 0; i < std::min(steps, kept); ++i) {
+      timesteps.push_back(TimestepOf(*request, static_cast<int>(i)));
+    }
+    SEGUE_RETURN_IF_ERROR(modulation_->Rows(timesteps, context()));
+  }
+  return {};
 }
 
 // Modulation rows of every sequence, then a record of every request; both lists have one entry a
@@ -183,12 +200,15 @@ Status GpuPipeline::CopyLatents(const RecordedStep& step, Span<RequestState* con
 }
 
 Status GpuPipeline::Record(RecordedStep& step) {
+  kernels::KernelLog* log = context().kernels.log;
+  const auto before = log == nullptr ? std::vector<kernels::KernelLog::Tally>() : log->Tallies();
   auto graph = GpuGraph::Capture(*stream_, [&]() -> Status {
     SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
     return step.EnqueueSampler(context());
   });
   if (graph.ok()) {
     step.graph() = std::move(*graph);
+    if (log != nullptr) step.graph_calls() = log->Since(before);
     return {};
   }
   step.graph_problem() = graph.error().Message();
@@ -206,10 +226,15 @@ Status GpuPipeline::Launch(RecordedStep& step, Span<RequestState* const> request
     ++(step.graph() ? (hit ? use.replayed : use.recorded) : use.eager);
     use.reason = step.graph_problem();
   }
-  step.CountRun();
-  if (step.graph()) return step.graph()->Launch(*stream_);
+  if (step.graph()) {
+    // Recording counted the first replay.
+    if (hit && context().kernels.log != nullptr) context().kernels.log->Repeat(step.graph_calls());
+    return step.graph()->Launch(*stream_);
+  }
   SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
-  return step.EnqueueSampler(context());
+  SEGUE_RETURN_IF_ERROR(step.EnqueueSampler(context()));
+  step.CountRun();
+  return {};
 }
 
 // Stages of a step: what the recorded step overwrites is read in between.
@@ -235,34 +260,34 @@ Status GpuPipeline::LaunchWithStages(RecordedStep& step, Span<RequestState* cons
   SEGUE_RETURN_IF_ERROR(keep("velocity.prompt", "velocity.negative"));
   SEGUE_RETURN_IF_ERROR(step.EnqueueSampler(context()));
   SEGUE_RETURN_IF_ERROR(keep("velocity", nullptr));
-  SEGUE_RETURN_IF_ERROR(CopyLatents(step, requests, false));
   for (RequestState* request : requests) {
     ++request->graph.eager;
     request->graph.reason = "stages are kept";
-    if (!request->keep_stages) continue;
-    SEGUE_RETURN_IF_ERROR(
-        KeepStage(*request, StepStage(request->step) + "latents", request->blocks.latents, stream));
   }
+  return {};
+}
+
+Status GpuPipeline::PrepareReadBack(int32_t count) {
+  InFlight& flight = flights_[next_flight_];
+  if (flight.capacity >= count) return {};
+  pinned_.Free(std::exchange(flight.not_finite, nullptr));
+  flight.capacity = 0;
+  const auto bytes = count * static_cast<int64_t>(sizeof(int32_t));
+  flight.not_finite = static_cast<int32_t*>(pinned_.Allocate(bytes));
+  if (flight.not_finite == nullptr) {
+    return Error{.code = ErrorCode::kOutOfMemory,
+                 .operation = "denoise",
+                 .argument = "page-locked memory",
+                 .got = "a refused allocation",
+                 .wanted = std::to_string(bytes) + " bytes"};
+  }
+  flight.capacity = count;
   return {};
 }
 
 Status GpuPipeline::StartReadBack(const RecordedStep& step, Span<RequestState* const> requests) {
   InFlight& flight = flights_[next_flight_];
   const auto count = static_cast<int32_t>(requests.size());
-  if (flight.capacity < count) {
-    pinned_.Free(std::exchange(flight.not_finite, nullptr));
-    flight.capacity = 0;
-    const auto bytes = count * static_cast<int64_t>(sizeof(int32_t));
-    flight.not_finite = static_cast<int32_t*>(pinned_.Allocate(bytes));
-    if (flight.not_finite == nullptr) {
-      return Error{.code = ErrorCode::kOutOfMemory,
-                   .operation = "denoise",
-                   .argument = "page-locked memory",
-                   .got = "a refused allocation",
-                   .wanted = std::to_string(bytes) + " bytes"};
-    }
-    flight.capacity = count;
-  }
   SEGUE_RETURN_IF_ERROR(Download(flight.not_finite, step.blocks().not_finite,
                                  count * static_cast<int64_t>(sizeof(int32_t)), stream_->get()));
   SEGUE_RETURN_IF_ERROR(flight.done.Record(stream_->get()));
@@ -290,17 +315,33 @@ Status GpuPipeline::Collect(InFlight& flight) {
 }
 
 Status GpuPipeline::DenoiseTogether(Span<RequestState* const> requests) {
+  SEGUE_RETURN_IF_ERROR(PrepareReadBack(static_cast<int32_t>(requests.size())));
+  SEGUE_RETURN_IF_ERROR(TabulateSchedules(requests));
   SEGUE_ASSIGN_OR_RETURN(RecordedStep * step, StepFor(requests));
   SEGUE_RETURN_IF_ERROR(UploadStepData(*step, requests));
   SEGUE_RETURN_IF_ERROR(CopyLatents(*step, requests, true));
   const bool stages = std::any_of(requests.begin(), requests.end(),
                                   [](const RequestState* request) { return request->keep_stages; });
   SEGUE_RETURN_IF_ERROR(stages ? LaunchWithStages(*step, requests) : Launch(*step, requests));
-  SEGUE_RETURN_IF_ERROR(CopyLatents(*step, requests, false));
-  SEGUE_RETURN_IF_ERROR(StartReadBack(*step, requests));
-  for (RequestState* request : requests) ++request->step;
+  // From here on the requests' latents are the next step's: what fails is theirs, and they do not
+  // run again.
+  const Status ended = EndStep(*step, requests);
+  for (RequestState* request : requests) {
+    if (!ended.ok()) request->status = ended;
+    ++request->step;
+  }
   (void)Collect(flights_[next_flight_]);  // the step before; its requests have its errors
   return {};
+}
+
+Status GpuPipeline::EndStep(const RecordedStep& step, Span<RequestState* const> requests) {
+  SEGUE_RETURN_IF_ERROR(CopyLatents(step, requests, false));
+  for (RequestState* request : requests) {
+    if (!request->keep_stages) continue;
+    SEGUE_RETURN_IF_ERROR(KeepStage(*request, StepStage(request->step) + "latents",
+                                    request->blocks.latents, stream_->stream()));
+  }
+  return StartReadBack(step, requests);
 }
 
 Status GpuPipeline::FinishSteps(RequestState& request) {

@@ -67,12 +67,18 @@ class GpuPipeline : public Pipeline {
   Status Warm(const model::ProductShapes& shapes);
   // The step for these requests, in possession of the workspace.
   Result<RecordedStep*> StepFor(Span<RequestState* const> requests);
+  // Modulation of the whole schedules of requests that are about to begin.
+  Status TabulateSchedules(Span<RequestState* const> requests);
   Status UploadStepData(const RecordedStep& step, Span<RequestState* const> requests);
   // The requests' latents into the step's, or back.
   Status CopyLatents(const RecordedStep& step, Span<RequestState* const> requests, bool into) const;
   Status Launch(RecordedStep& step, Span<RequestState* const> requests);
   Status LaunchWithStages(RecordedStep& step, Span<RequestState* const> requests);
+  // The requests' latents out of the step, and its results on their way.
+  Status EndStep(const RecordedStep& step, Span<RequestState* const> requests);
   Status Record(RecordedStep& step);
+  // Room for the results of so many requests in the next flight.
+  Status PrepareReadBack(int32_t count);
   Status StartReadBack(const RecordedStep& step, Span<RequestState* const> requests);
   // Waits for a step and gives its requests what went wrong in it.
   Status Collect(InFlight& flight);

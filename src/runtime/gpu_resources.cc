@@ -63,10 +63,13 @@ Result<std::unique_ptr<GpuResources>> GpuResources::Create(int device,
   constexpr int64_t kBytes = kernels::ConvolutionLibrary::kWorkspaceBytes;
   SEGUE_ASSIGN_OR_RETURN(resources->convolution_workspace_,
                          resources->TakeWorkspace("workspace of convolutions", kBytes));
-  SEGUE_ASSIGN_OR_RETURN(
-      resources->convolutions_,
-      kernels::ConvolutionLibrary::Create(
-          {.workspace = resources->convolution_workspace_, .workspace_bytes = kBytes}));
+  auto convolutions = kernels::ConvolutionLibrary::Create(
+      {.workspace = resources->convolution_workspace_, .workspace_bytes = kBytes});
+  if (convolutions.ok()) {
+    resources->convolutions_ = std::move(*convolutions);
+  } else if (convolutions.error().code != ErrorCode::kUnsupported) {
+    return convolutions.error();
+  }
   return resources;
 }
 

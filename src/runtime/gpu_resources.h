@@ -36,7 +36,8 @@ class GpuResources {
   int device() const { return memory_.device(); }
   const GpuStream& stream() const { return *stream_; }
   kernels::ProductLibrary& products() { return *products_; }
-  kernels::ConvolutionLibrary& convolutions() { return *convolutions_; }
+  // Null where cuDNN is not there: plain kernels convolve then, and their log says why.
+  kernels::ConvolutionLibrary* convolutions() { return convolutions_.get(); }
   // One rank on this GPU.
   const model::Placement& placement() const { return placement_; }
 

@@ -194,8 +194,17 @@ void Pipeline::Denoise(Span<RequestState* const> requests) {
   const auto run = [this](Span<RequestState* const> some) {
     return WithoutExceptions("denoise", [&] { return DenoiseTogether(some); });
   };
-  const Status together = run(requests);
-  if (together.ok()) return;
+  std::vector<RequestId> ids;
+  ids.reserve(requests.size());
+  for (const RequestState* request : requests) ids.push_back(request->id);
+  Status together;
+  if (ids != apart_) {
+    together = run(requests);
+    if (together.ok()) return;
+    apart_.clear();
+    const bool no_memory = together.error().code == ErrorCode::kOutOfMemory;
+    if (requests.size() > 1 && no_memory) apart_ = std::move(ids);
+  }
   for (RequestState* request : requests) {
     const Status alone = requests.size() == 1 ? together : run({&request, 1});
     if (!alone.ok()) request->status = alone;

@@ -85,6 +85,9 @@ class Pipeline {
   DeviceMemory* memory_;
   ThreadPool* host_pool_;
   Arena workspace_;
+  // Requests that there was no memory for together: they go on alone, without asking for it at
+  // every step again, which would cost the workspace that there is.
+  std::vector<RequestId> apart_;
   Arena finite_memory_;
 };
 

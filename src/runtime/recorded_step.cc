@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/gpu.h"
 #include "device/transfer.h"
 #include "kernels/row_index.h"
 #include "runtime/text_slot.h"
@@ -50,6 +51,15 @@ StepShape ShapeOf(Span<RequestState* const> requests) {
     }
   }
   return shape;
+}
+
+Status CheckGpuAttention(const model::DitConfig& config, const model::Placement& placement,
+                         const std::string& backend) {
+  const StepShape smallest = {{{.grid_height = 1, .grid_width = 1, .text_slot = kTextSlots[0]}}};
+  SEGUE_ASSIGN_OR_RETURN(const model::DitBatch batch,
+                         model::DitBatch::Create(config, SequencesOf(smallest)));
+  SEGUE_RETURN_IF_ERROR(model::PlannedDitAttention::Create(config, placement, batch, backend));
+  return {};
 }
 
 StepBlocks StepBlocks::LayOut(Arena& arena, const model::DitConfig& config,
@@ -117,6 +127,17 @@ Status RecordedStep::WriteTables(const Stream& stream) const {
   return CopyInAll(blocks_.sin, batch_.sin(), stream);
 }
 
+// Rows of a slot that its prompt does not fill are computed and reach nothing, whatever they hold.
+// On a GPU they are zeros all the same: tools that look for reads of unwritten memory stay useful.
+Status RecordedStep::ClearSlot(size_t sequence, int64_t rows, const Stream& stream) const {
+  if (stream.device() == DeviceKind::kCpu) return {};
+  const MatrixView& text = blocks_.text;
+  const int64_t rest = batch_.sequences()[sequence].text_rows - rows;
+  return SetToZero(text.Rows(batch_.text_begin(sequence) + rows, rest).data,
+                   rest * text.cols * static_cast<int64_t>(SizeOf(text.dtype)),
+                   stream.cuda_stream());
+}
+
 Status RecordedStep::Occupy(Arena& arena, Span<RequestState* const> requests,
                             const Stream& stream) {
   blocks_ =
@@ -126,12 +147,11 @@ Status RecordedStep::Occupy(Arena& arena, Span<RequestState* const> requests,
   std::vector<int64_t> text_rows;
   for (const RequestState* request : requests) {
     for (const MatrixView& text : request->blocks.text) {
-      // Rows of the slot that the prompt does not fill keep what lay there: they are computed and
-      // reach nothing.
       const int64_t begin = batch_.text_begin(text_rows.size());
       const int64_t bytes = text.rows * text.cols * static_cast<int64_t>(SizeOf(text.dtype));
       SEGUE_RETURN_IF_ERROR(
           CopyWithin(blocks_.text.Rows(begin, text.rows).data, text.data, bytes, stream));
+      SEGUE_RETURN_IF_ERROR(ClearSlot(text_rows.size(), text.rows, stream));
       text_rows.push_back(text.rows);
     }
   }

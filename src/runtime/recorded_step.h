@@ -69,6 +69,11 @@ struct StepBlocks {
   void* attention = nullptr;
 };
 
+// The error that the first step would give: no admitted back end, or not the one that was asked
+// for.
+Status CheckGpuAttention(const model::DitConfig& config, const model::Placement& placement,
+                         const std::string& backend);
+
 // Not thread-safe. Its memory is the pipeline's workspace, which other stages and steps use too:
 // Occupy() must precede the first Enqueue after any of them.
 class RecordedStep {
@@ -93,10 +98,12 @@ class RecordedStep {
   Status EnqueueForward(const MatrixView& table, const model::ForwardContext& context);
   Status EnqueueSampler(const model::ForwardContext& context);
 
-  // Steps that ran, launch by launch or recorded.
+  // Steps that ran launch by launch.
   int64_t runs() const { return runs_; }
   void CountRun() { ++runs_; }
   std::optional<GpuGraph>& graph() { return graph_; }
+  // What the graph runs.
+  std::vector<kernels::KernelLog::Tally>& graph_calls() { return graph_calls_; }
   // Why the last recording failed; empty: it did not.
   std::string& graph_problem() { return graph_problem_; }
 
@@ -104,6 +111,7 @@ class RecordedStep {
   RecordedStep(const model::Dit& dit, const model::Placement& placement, StepShape shape,
                model::DitBatch batch, model::PlannedDitAttention attention);
   Status WriteTables(const Stream& stream) const;
+  Status ClearSlot(size_t sequence, int64_t rows, const Stream& stream) const;
 
   const model::Dit* dit_;
   model::Placement placement_;
@@ -113,6 +121,7 @@ class RecordedStep {
   StepBlocks blocks_;
   std::optional<GpuGraph> graph_;
   std::string graph_problem_;
+  std::vector<kernels::KernelLog::Tally> graph_calls_;
   int64_t runs_ = 0;
 };
 

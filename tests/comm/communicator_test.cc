@@ -20,16 +20,21 @@ TEST(SingleRank, SumOfOneRankIsItsValue) {
   const SingleRank single;
   ASSERT_TRUE(single.AllReduceSum(ContiguousMatrix(values.data(), 2, 2), Stream::Cpu(pool)).ok());
   EXPECT_EQ(values, before);
+  // A GPU's partial sums.
+  const MatrixView halves = {
+      .data = values.data(), .dtype = DType::kBF16, .rows = 2, .cols = 4, .stride = 4};
+  EXPECT_TRUE(single.AllReduceSum(halves, Stream::Cpu(pool)).ok());
+  EXPECT_EQ(values, before);
 }
 
 TEST(SingleRank, RefusesOtherDtypes) {
   ThreadPool pool(1);
   std::vector<uint16_t> values(4);
   const MatrixView view = {
-      .data = values.data(), .dtype = DType::kBF16, .rows = 2, .cols = 2, .stride = 2};
+      .data = values.data(), .dtype = DType::kF16, .rows = 2, .cols = 2, .stride = 2};
   const Status status = SingleRank().AllReduceSum(view, Stream::Cpu(pool));
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().Message(), "all-reduce: values: got BF16, wanted F32");
+  EXPECT_EQ(status.error().Message(), "all-reduce: values: got F16, wanted F32 or BF16");
 }
 
 }  // namespace

@@ -212,6 +212,25 @@ TEST(RowOpsOnce, TheLogSaysWhyWiderCodeDidNotRun) {
                                       "avx2: only references were asked for"}));
 }
 
+TEST(RowOpsOnce, RecordedCallsCountAgain) {
+  Matrix a = RandomMatrix(1, 8, 0, 1);
+  ThreadPool pool(1);
+  KernelLog log;
+  const Context context = {.stream = Stream::Cpu(pool), .log = &log, .reference_only = true};
+  const AddParams add = {.a = a.View(), .b = a.View(), .y = a.View()};
+  ExpectOk(Add(add, context));
+  const auto before = log.Tallies();
+  ExpectOk(Add(add, context));
+  ExpectOk(Add(add, context));
+  const auto recorded = log.Since(before);
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded[0].calls, 2);
+  log.Repeat(recorded);
+  log.Repeat(recorded);
+  EXPECT_EQ(log.Snapshot().at("add")[0].calls, 7);
+  EXPECT_TRUE(log.Since(log.Tallies()).empty());
+}
+
 TEST(RowOpsOnce, WhatNoKernelServesIsRefusedWithEveryReason) {
   Matrix a = RandomMatrix(4, 260, 0, 1);
   const auto bf16 = [&](int64_t rows, int64_t cols) {  // a GPU's activation type

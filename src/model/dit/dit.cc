@@ -199,12 +199,12 @@ Status Dit::TabulateModulation(const float* timesteps, const MatrixView& table,
                            table.Cols(ModulationBegin(blocks_.size(), false), 2 * hidden), context);
 }
 
-ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows) const {
+ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows, bool packed) const {
   ProductShapes shapes;
   img_in_.AppendShapes(image_rows, shapes);
   proj_out_.AppendShapes(image_rows, shapes);
-  const auto append = [&shapes](const StreamLayers& layers, int64_t rows, int64_t first) {
-    layers.qkv_proj.AppendShapes(rows, first, shapes);
+  const auto append = [&shapes, packed](const StreamLayers& layers, int64_t rows, int64_t first) {
+    layers.qkv_proj.AppendShapes(rows, first, packed, shapes);
     layers.out_proj.AppendShapes(rows, shapes);
     layers.mlp_in.AppendShapes(rows, shapes);
     layers.mlp_out.AppendShapes(rows, shapes);
@@ -212,7 +212,7 @@ ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows) const {
   // Blocks are alike, but for the last one's text stream.
   append(blocks_.front().image, image_rows, 0);
   append(blocks_.front().text, text_rows, 0);
-  blocks_.back().text.qkv_proj.AppendShapes(text_rows, 1, shapes);
+  blocks_.back().text.qkv_proj.AppendShapes(text_rows, 1, packed, shapes);
   return shapes;
 }
 

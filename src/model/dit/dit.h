@@ -98,8 +98,9 @@ class Dit {
   Status TabulateModulation(const float* timesteps, const MatrixView& table,
                             const DitTimeWorkspace& workspace, const ForwardContext& context) const;
 
-  // The products of Run, of EncodeText and of TabulateModulation.
-  ProductShapes Products(int64_t image_rows, int64_t text_rows) const;
+  // The products of Run (`packed`: as ForwardContext::packed_products), of EncodeText and of
+  // TabulateModulation.
+  ProductShapes Products(int64_t image_rows, int64_t text_rows, bool packed) const;
   ProductShapes TextProducts(int64_t text_rows) const;
   ProductShapes ModulationProducts(int64_t timesteps) const;
 

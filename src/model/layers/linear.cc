@@ -158,11 +158,13 @@ void RowParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const 
   shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
 }
 
-void ColumnParallelGroup::AppendShapes(int64_t rows, int64_t first, ProductShapes& shapes) const {
+void ColumnParallelGroup::AppendShapes(int64_t rows, int64_t first, bool packed,
+                                       ProductShapes& shapes) const {
   if (weight_.parts.empty()) return;
-  kernels::ProductShape shape = ShapeOf(weight_.parts[0], true, 1, rows);
-  shapes.push_back(shape);
-  shape.form.n *= static_cast<int64_t>(weight_.parts.size()) - first;
+  kernels::ProductShape shape = ShapeOf(weight_.parts[0], bias_.parts[0].present(), 1, rows);
+  if (packed && weight_.all.present()) {
+    shape.form.n *= static_cast<int64_t>(weight_.parts.size()) - first;
+  }
   shapes.push_back(shape);
 }
 

@@ -95,7 +95,8 @@ class ColumnParallelGroup {
   Status Forward(const MatrixView& x, const MatrixView& y, int64_t first,
                  const ForwardContext& context) const;
 
-  void AppendShapes(int64_t rows, int64_t first, ProductShapes& shapes) const;
+  // `packed`: as ForwardContext::packed_products.
+  void AppendShapes(int64_t rows, int64_t first, bool packed, ProductShapes& shapes) const;
 
  private:
   int64_t local_out_ = 0;

@@ -29,6 +29,9 @@ attention::PlanSettings SettingsOf(const attention::Options& options, Span<const
   settings.max_segments = 1;
   settings.tensors = {{.q_rows = rows, .kv_rows = rows}};
   settings.gpu = gpu;
+  // One algorithm for all lengths, so that a prompt's bytes do not depend on which libraries there
+  // are; cuDNN would also build a graph for every length.
+  settings.admitted = {"sm90", "cuda"};
   return settings;
 }
 
