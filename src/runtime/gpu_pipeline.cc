@@ -133,9 +133,9 @@ Status GpuPipeline::TabulateSchedules(Span<RequestState* const> requests) {
     if (request->step != 0) continue;
     std::vector<float> timesteps;
     const auto kept = static_cast<size_t>(options_.modulation_rows);
-    const auto steps = static_cast<size_t>(request->schedule.steps());
-    for (size_t i = 0; i < std::min(steps, kept); ++i) {
-      timesteps.push_back(TimestepOf(*request, static_cast<int>(i)));
+    timesteps.resize(std::min(static_cast<size_t>(request->schedule.steps()), kept));
+    for (size_t i = 0; i < timesteps.size(); ++i) {
+      timesteps[i] = TimestepOf(*request, static_cast<int>(i));
     }
     SEGUE_RETURN_IF_ERROR(modulation_->Rows(timesteps, context()));
   }
