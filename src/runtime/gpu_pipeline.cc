@@ -81,7 +81,7 @@ void GpuPipeline::WorkspaceMoves() {
 }
 
 Status GpuPipeline::Warm(const model::ProductShapes& shapes) {
-  const Status status = context().kernels.products->Warm(shapes, stream_->stream());
+  Status status = context().kernels.products->Warm(shapes, stream_->stream());
   // Products work without a choice, only slower: no reason to refuse a request.
   if (!status.ok() && status.error().code == ErrorCode::kOutOfMemory) return {};
   return status;
