@@ -30,7 +30,7 @@ void ExpectOneClass(ProductRig& rig, const ProductForm& form) {
     std::vector<ProductShape> shapes;
     for (const int64_t rows : kRows) shapes.push_back({.form = form, .rows = rows});
     if (warm) {
-      ASSERT_EQ(Text(rig.library->Warm(shapes, rig.stream->stream())), "");
+      ASSERT_EQ(Text(rig.products->Warm(shapes, rig.stream->stream())), "");
     }
     for (const int64_t rows : kRows) {
       rig.Multiply(operands.Params(rows, y));
@@ -117,7 +117,7 @@ TEST(ProductBitsGpu, APackedWeightGivesTheBytesOfItsParts) {
                                                                         {3584, {18944, 18944}}};
   for (const auto& [k, parts] : packed) {
     const auto same =
-        rig.library->PackedEqualsParts({.k = k, .bias = true}, parts, rig.stream->stream());
+        rig.products->PackedEqualsParts({.k = k, .bias = true}, parts, rig.stream->stream());
     ASSERT_TRUE(same.ok()) << same.error().Message();
     EXPECT_TRUE(*same) << k;
     // The same by hand, on slices of the packed product's own operands.
@@ -161,14 +161,14 @@ TEST(ProductBitsGpu, DoNotDependOnTheWorkspace) {
     for (const bool warm : {false, true}) {
       const ProductShape shape{.form = form, .rows = rows};
       if (warm) {
-        ASSERT_EQ(Text(small.library->Warm({&shape, 1}, small.stream->stream())), "");
+        ASSERT_EQ(Text(small.products->Warm({&shape, 1}, small.stream->stream())), "");
       }
       small.Multiply(operands.Params(rows, y));
       EXPECT_EQ(DifferentElements(wanted, y, form, rows), 0) << workspace;
     }
   }
   ProductRig none("", 4096);
-  const Status status = none.library->Multiply(operands.Params(rows, y), none.stream->stream());
+  const Status status = none.products->Multiply(operands.Params(rows, y), none.stream->stream());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
 }

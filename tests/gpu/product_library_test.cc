@@ -43,7 +43,7 @@ TEST(ProductLibraryGpu, ServesLinear) {
       const Context context{.stream = rig.stream->stream(),
                             .log = &log,
                             .reference_only = reference_only,
-                            .products = rig.library.get()};
+                            .products = rig.products.get()};
       const ProductParams params = operands.Params(rows, y);
       LinearParams linear{.x = params.x,
                           .weight = params.weight,
@@ -187,7 +187,7 @@ TEST(ProductLibraryGpu, IsCaptured) {
     for (const ProductForm& form : {kOut, kTextDown}) {
       const ProductShape shape{.form = form, .rows = rows};
       if (warm) {
-        ASSERT_EQ(Text(rig.library->Warm({&shape, 1}, rig.stream->stream())), "");
+        ASSERT_EQ(Text(rig.products->Warm({&shape, 1}, rig.stream->stream())), "");
       }
       const ProductOperands first(form, rows, FreshSeed());
       const ProductOperands second(form, rows, FreshSeed());
@@ -196,9 +196,9 @@ TEST(ProductLibraryGpu, IsCaptured) {
       const ProductParams params = first.Params(rows, y);
       bool refused = false;
       const auto graph = GpuGraph::Capture(*rig.stream, [&]() -> Status {
-        const Status choice = rig.library->Warm({&shape, 1}, rig.stream->stream());
+        const Status choice = rig.products->Warm({&shape, 1}, rig.stream->stream());
         refused = !choice.ok() && choice.error().code == ErrorCode::kInvalidArgument;
-        return rig.library->Multiply(params, rig.stream->stream());
+        return rig.products->Multiply(params, rig.stream->stream());
       });
       ASSERT_TRUE(graph.ok()) << graph.error().Message();
       EXPECT_TRUE(refused) << "Warm inside a capture";
@@ -242,11 +242,11 @@ TEST(ProductLibraryGpu, NoCacheChangesAByte) {
     SCOPED_TRACE(what);
     ProductRig rig(directory.path());
     ASSERT_EQ(rig.reason, "");
-    path = rig.library->cache_path();
-    EXPECT_EQ(!rig.library->cache_problem().empty(), problem) << rig.library->cache_problem();
-    ASSERT_EQ(Text(rig.library->Warm(shapes, rig.stream->stream())), "");
-    EXPECT_EQ(rig.library->cache_problem(), "");
-    const std::vector<ProductLibrary::Choice> choices = rig.library->Choices();
+    path = rig.products->cache_path();
+    EXPECT_EQ(!rig.products->cache_problem().empty(), problem) << rig.products->cache_problem();
+    ASSERT_EQ(Text(rig.products->Warm(shapes, rig.stream->stream())), "");
+    EXPECT_EQ(rig.products->cache_problem(), "");
+    const std::vector<ProductLibrary::Choice> choices = rig.products->Choices();
     ASSERT_EQ(choices.size(), shapes.size());
     for (const ProductLibrary::Choice& choice : choices) {
       EXPECT_EQ(choice.kept, kept);
@@ -263,7 +263,7 @@ TEST(ProductLibraryGpu, NoCacheChangesAByte) {
   {
     ProductRig rig;
     SEGUE_SKIP_WITHOUT_PRODUCTS(rig);
-    EXPECT_EQ(rig.library->cache_path(), "");
+    EXPECT_EQ(rig.products->cache_path(), "");
     for (const ProductForm& form : forms) {
       operands.push_back(std::make_unique<ProductOperands>(form, rows, FreshSeed()));
       wanted.push_back(std::make_unique<DeviceBytes>(rows * form.n * 2));
@@ -316,7 +316,7 @@ TEST(ProductLibraryGpu, AFailedAllocationChangesNothing) {
     const DeviceBytes after(rows * kOut.n * 2);
     rig.Multiply(operands->Params(rows, before));
     const ProductShape shape{.form = kOut, .rows = rows};
-    const Status status = rig.library->Warm({&shape, 1}, rig.stream->stream());
+    const Status status = rig.products->Warm({&shape, 1}, rig.stream->stream());
     EXPECT_EQ(memory.live(), 0);
     EXPECT_EQ(status.ok(), !memory.refused());
     if (!status.ok()) {
@@ -336,7 +336,7 @@ TEST(ProductLibraryGpu, RefusesWhatItCannotMultiply) {
   const auto argument = [&](const auto& change) -> std::string {
     ProductParams params = operands.Params(8, y);
     change(params);
-    const Status status = rig.library->Multiply(params, rig.stream->stream());
+    const Status status = rig.products->Multiply(params, rig.stream->stream());
     return status.ok() ? "" : status.error().argument;
   };
   EXPECT_EQ(argument([](ProductParams&) {}), "");
@@ -366,7 +366,7 @@ TEST(ProductLibraryGpu, RefusesWhatItCannotMultiply) {
             }),
             "");
   ThreadPool pool(1);
-  const Status status = rig.library->Multiply(operands.Params(8, y), Stream::Cpu(pool));
+  const Status status = rig.products->Multiply(operands.Params(8, y), Stream::Cpu(pool));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().argument, "stream");
 }

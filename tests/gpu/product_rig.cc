@@ -50,12 +50,12 @@ ProductRig::ProductRig(std::string cache, int64_t workspace, DeviceMemory* scrat
     reason = made ? on.error().Message() : made.error().Message();
     return;
   }
-  library = std::move(made).value();
+  products = std::move(made).value();
   stream = std::make_unique<GpuStream>(std::move(on).value());
 }
 
 void ProductRig::Multiply(const ProductParams& params) {
-  EXPECT_EQ(Text(library->Multiply(params, stream->stream())), "");
+  EXPECT_EQ(Text(products->Multiply(params, stream->stream())), "");
   EXPECT_EQ(Text(stream->Synchronize()), "");
 }
 

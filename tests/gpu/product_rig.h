@@ -39,7 +39,7 @@ struct ProductRig {
   CudaMemory memory{0};
   std::unique_ptr<DeviceBytes> workspace_memory;
   std::unique_ptr<GpuStream> stream;
-  std::unique_ptr<ProductLibrary> library;
+  std::unique_ptr<ProductLibrary> products;
 };
 
 #define SEGUE_SKIP_WITHOUT_PRODUCTS(rig) \
