@@ -198,6 +198,11 @@ std::string DefaultCache() {
 Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
   EngineOptions& engine = job->engine;
   engine.device = options.device.value_or("cpu");
+  // Of a GPU alone: what could not take effect is refused.
+  constexpr char kWanted[] = "--device cuda, without which it has no effect";
+  const bool on_gpu = engine.device != "cpu" && !engine.device.empty();
+  if (options.no_graphs && !on_gpu) return Usage("--no-graphs", "the CPU", kWanted);
+  if (options.cache.has_value() && !on_gpu) return Usage("--cache", "the CPU", kWanted);
   engine.attention_backend = options.attention.value_or("");
   engine.graphs = !options.no_graphs;
   engine.cache_directory = options.cache.value_or(DefaultCache());

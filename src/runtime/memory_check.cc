@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <string>
 
+#include "comm/communicator.h"
 #include "model/memory_plan.h"
+#include "model/qwen_image.h"
 #include "runtime/checkpoint_networks.h"
 
 namespace segue::runtime {
@@ -24,6 +26,14 @@ Status CheckFits(const char* operation, const std::string& what, int64_t needed,
                .wanted = Mebibytes(needed) + ": " + what};
 }
 
+// Random weights are made in memory of their own, as bfloat16.
+Result<int64_t> RandomWeightBytes(const model::Checkpoint& checkpoint) {
+  const comm::SingleRank single;
+  model::WeightStore store = model::WeightStore::Device(HostMemory(), {});  // only counts
+  SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint, single, store));
+  return store.bytes(model::WeightGroup::kResident) + store.bytes(model::WeightGroup::kModulation);
+}
+
 }  // namespace
 
 Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& host) {
@@ -35,6 +45,14 @@ Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& h
                               .sequences = defaults.guidance > 1.0 + kGuidanceTolerance ? 2 : 1,
                               .text_rows = model::kDefaultMaxSequenceLength,
                               .dropped = model::kTemplatePrefixIds});
+  if (checkpoint.transformer().random()) {
+    SEGUE_ASSIGN_OR_RETURN(const int64_t weights, RandomWeightBytes(checkpoint));
+    return CheckFits("load model",
+                     "random weights " + Mebibytes(weights) + " and " + Mebibytes(plan.peak()) +
+                         " for a " + std::to_string(defaults.width) + "x" +
+                         std::to_string(defaults.height) + " picture",
+                     weights + plan.peak(), host);
+  }
   // The plan `segue inspect` prints, so that what it says fits does load.
   SEGUE_ASSIGN_OR_RETURN(UnusedTensors unused, CheckNetworks(checkpoint));
   const int64_t transformer = UsedBytes(checkpoint.transformer(), unused["transformer"]);

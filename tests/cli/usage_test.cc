@@ -165,6 +165,9 @@ TEST(Usage, OptionsWithoutEffectAreErrors) {
     ExpectError(Generate({"--guidance", guidance, "--negative-prompt", "ugly"}), 2,
                 "which leaves it without effect, wanted --guidance above 1");
   }
+  ExpectError(Generate({"--no-graphs"}), 2, "--no-graphs: got the CPU, wanted --device cuda");
+  ExpectError(Generate({"--cache", "x"}), 2, "--cache: got the CPU, wanted --device cuda");
+  ExpectError(Generate({"--cache", "x", "--device", "cpu"}), 2, "wanted --device cuda");
 }
 
 TEST(Usage, OutputNamesArePngFiles) {

@@ -128,6 +128,17 @@ TEST_F(MemoryCheck, TooLittleForTheModelIsSaidWithItsParts) {
   }
 }
 
+TEST_F(MemoryCheck, RandomWeightsAreCountedBeforeTheyAreMade) {
+  const auto checkpoint =
+      model::Checkpoint::OpenRandom(std::string(SEGUE_SOURCE_DIR) + "/models/qwen_image", 1);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
+  const Status status = CheckModelMemory(*checkpoint, {.free_bytes = int64_t{50} << 30});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_NE(status.error().Message().find("random weights 5"), std::string::npos)
+      << status.error().Message();
+}
+
 TEST_F(MemoryCheck, TooLittleForARequestIsSaid) {
   const auto checkpoint = Tiny();
   ASSERT_TRUE(checkpoint.ok());
