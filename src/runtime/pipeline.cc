@@ -212,9 +212,12 @@ void Pipeline::Denoise(Span<RequestState* const> requests) {
 }
 
 Status Pipeline::Decode(RequestState& request) {
-  const auto start = Clock::now();
+  const auto steps_end = Clock::now();
   const Settings& settings = request.settings;
   SEGUE_RETURN_IF_ERROR(FinishSteps(request));
+  // What is still under way of the steps is no part of decoding.
+  request.times.denoise_s += SecondsSince(steps_end);
+  const auto start = Clock::now();
   if (request.keep_stages) {
     SEGUE_RETURN_IF_ERROR(
         KeepStage(request, "final_latents", request.blocks.latents, context_.kernels.stream));
