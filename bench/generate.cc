@@ -137,7 +137,7 @@ class GenerateBench {
   }
 
   Status RunPeer() {
-    SEGUE_ASSIGN_OR_RETURN(const std::string line, peer_->Run());
+    SEGUE_ASSIGN_OR_RETURN(const std::string line, peer_->Ask(""));
     SEGUE_ASSIGN_OR_RETURN(const Json times, ParsePeer(line));
     peers_.Add(times.value("encode_s", 0.0), times.value("denoise_s", 0.0),
                times.value("decode_s", 0.0));

@@ -6,6 +6,7 @@
 
 #include "bench/gpu.h"
 #include "bench/gpu_measure.h"
+#include "bench/gpu_peer.h"
 #include "comm/communicator.h"
 #include "device/transfer.h"
 #include "model/weights/weight_store.h"
@@ -28,6 +29,7 @@ struct Setup {
   bool guided = false;
   bool whole_step = false;
   int64_t layers = 60;
+  std::string peer;  // "alone", "eager", "diffusers" or empty: none
 };
 
 Result<Setup> ReadSetup(const Case& one) {
@@ -41,6 +43,15 @@ Result<Setup> ReadSetup(const Case& one) {
   setup.guided = guided != 0;
   const std::string part = one.Text("part", "forward");
   setup.whole_step = part == "step";
+  setup.peer = one.Text("peer", setup.requests > 1 ? "alone" : "");
+  if (!setup.peer.empty() && setup.peer != "alone" && setup.peer != "eager" &&
+      setup.peer != "diffusers") {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .operation = "read benchmark suite",
+                 .argument = "case " + one.name + ": peer",
+                 .got = setup.peer,
+                 .wanted = "alone, eager or diffusers"};
+  }
   const bool pictures =
       setup.width >= 16 && setup.height >= 16 && setup.width % 16 == 0 && setup.height % 16 == 0;
   if (pictures && setup.text > 0 && setup.requests > 0 && setup.layers > 0 &&
@@ -258,7 +269,7 @@ Status Verify(const Case& one, const Batch& batch, const GpuProgram& program,
   SEGUE_RETURN_IF_ERROR(batch.Enqueue(stream.get(), true));
   SEGUE_ASSIGN_OR_RETURN(const std::vector<float> wanted, batch.Outputs(stream));
   SEGUE_RETURN_IF_ERROR(batch.Reset(stream));
-  SEGUE_RETURN_IF_ERROR(program.graph.Launch(stream));
+  SEGUE_RETURN_IF_ERROR(program.Launch(stream));
   SEGUE_ASSIGN_OR_RETURN(const std::vector<float> got, batch.Outputs(stream));
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (got[i] - got[i] != 0.0f) return Unequal(one, i, wanted.size(), "no number");
@@ -268,6 +279,62 @@ Status Verify(const Case& one, const Batch& batch, const GpuProgram& program,
     }
   }
   return {};
+}
+
+// Each request in a step of its own, one after the other.
+Result<GpuProgram> RecordAlone(Model& model, const Setup& setup,
+                               std::vector<std::unique_ptr<Batch>>* alone,
+                               const GpuStream& stream) {
+  for (int64_t i = 0; i < setup.requests; ++i) {
+    SEGUE_ASSIGN_OR_RETURN(auto single, Batch::Create(model, setup, i, 1, stream));
+    alone->push_back(std::move(single));
+  }
+  const GpuContender contender = {
+      .name = "alone", .version = "", .enqueue = [alone](void* to, int64_t) -> Status {
+        for (const auto& single : *alone) SEGUE_RETURN_IF_ERROR(single->Enqueue(to, false));
+        return {};
+      }};
+  return Record(contender, stream);
+}
+
+std::vector<std::string> DiffusersArguments(const Setup& setup) {
+  std::vector<std::string> arguments = {"transformer",
+                                        "--width",
+                                        std::to_string(setup.width),
+                                        "--height",
+                                        std::to_string(setup.height),
+                                        "--text",
+                                        std::to_string(setup.text),
+                                        "--layers",
+                                        std::to_string(setup.layers)};
+  if (setup.whole_step) arguments.emplace_back("--step");
+  return arguments;
+}
+
+// Ours, ready to be measured.
+struct Subject {
+  Model& model;
+  const Setup& setup;
+  const GpuContender& contender;
+  const GpuProgram& program;
+};
+
+// Beside the peer that the case names.
+Result<GpuComparison> MeasureBesidePeer(const Subject& ours, const SuiteOptions& options,
+                                        const GpuStream& stream, Row* row) {
+  const Setup& setup = ours.setup;
+  if (setup.peer == "diffusers") {
+    return MeasureBesidePython(ours.program, DiffusersArguments(setup), options, stream, row);
+  }
+  row->peer = setup.peer;
+  std::vector<std::unique_ptr<Batch>> alone;
+  GpuProgram peer;
+  if (setup.peer == "alone") {
+    SEGUE_ASSIGN_OR_RETURN(peer, RecordAlone(ours.model, setup, &alone, stream));
+  } else if (setup.peer == "eager") {
+    SEGUE_ASSIGN_OR_RETURN(peer, RunEagerly(ours.contender, stream));
+  }
+  return MeasureOnGpu(ours.program, setup.peer.empty() ? nullptr : &peer, options.measure, stream);
 }
 
 }  // namespace
@@ -287,29 +354,12 @@ Result<std::vector<Row>> BenchGpuDit(const Case& one, const SuiteOptions& option
       }};
   SEGUE_ASSIGN_OR_RETURN(const GpuProgram program, Record(ours, stream));
   SEGUE_RETURN_IF_ERROR(Verify(one, *batch, program, stream));
-
-  std::vector<std::unique_ptr<Batch>> alone;
-  if (setup.requests > 1) {
-    for (int64_t i = 0; i < setup.requests; ++i) {
-      SEGUE_ASSIGN_OR_RETURN(auto single, Batch::Create(*model, setup, i, 1, stream));
-      alone.push_back(std::move(single));
-    }
-  }
-  const GpuContender peer = {
-      .name = "alone", .version = "", .enqueue = [&alone](void* to, int64_t) -> Status {
-        for (const auto& single : alone) SEGUE_RETURN_IF_ERROR(single->Enqueue(to, false));
-        return {};
-      }};
-  GpuProgram others;
-  if (!alone.empty()) {
-    SEGUE_ASSIGN_OR_RETURN(others, Record(peer, stream));
-  }
+  Row row = {.case_name = one.name, .variant = "lossless", .unit = "TFLOP/s"};
+  row.note = "the reference kernels' bytes";
   SEGUE_ASSIGN_OR_RETURN(
       const GpuComparison comparison,
-      MeasureOnGpu(program, alone.empty() ? nullptr : &others, options.measure, stream));
-  Row row = {.case_name = one.name, .variant = "lossless", .unit = "TFLOP/s"};
-  if (!alone.empty()) row.peer = "alone";
-  row.note = "the reference kernels' bytes";
+      MeasureBesidePeer({.model = *model, .setup = setup, .contender = ours, .program = program},
+                        options, stream, &row));
   return RowsOf(comparison, batch->operations(), kTera, std::move(row));
 }
 

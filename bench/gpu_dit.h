@@ -10,7 +10,9 @@ namespace segue::bench {
 // time grows with them). Random weights of the model's sizes, captured as the engine captures it.
 //
 // Verified: the recorded bytes are those of the plain reference kernels, run eagerly, and finite.
-// Peer: with more than one request, each of them alone, one after the other; else none.
+// peer: "alone", each request in a step of its own, one after the other, which is what several
+// requests have by default; "eager", the same work launch by launch; "diffusers", a forward of one
+// request, or a guided step of one, under --peer-python. One request has none by default.
 Result<std::vector<Row>> BenchGpuDit(const Case& one, const SuiteOptions& options);
 
 }  // namespace segue::bench

@@ -32,6 +32,17 @@ int64_t Launches(const GpuProgram& program, double us) {
   return std::max<int64_t>(1, std::llround(std::ceil(us / std::max(launch_us, 1.0))));
 }
 
+Block BlockOf(const GpuProgram& ours, double seconds, std::vector<double>* samples_us) {
+  return {.program = &ours,
+          .launches = Launches(ours, seconds * 1e6),
+          .samples_us = samples_us,
+          .watched = true};
+}
+
+Block WarmUp(const GpuProgram& ours, const MeasureOptions& options) {
+  return {.program = &ours, .launches = Launches(ours, options.warmup_s * 1e6)};
+}
+
 // Runs blocks back to back, with an event after every launch.
 class BlockRunner {
  public:
@@ -54,7 +65,7 @@ class BlockRunner {
     SEGUE_RETURN_IF_ERROR(events_[0].Record(stream_));
     size_t done = 0;
     for (size_t i = 0; i < launches.size(); ++i) {
-      SEGUE_RETURN_IF_ERROR(launches[i]->program->graph.Launch(stream_));
+      SEGUE_RETURN_IF_ERROR(launches[i]->program->Launch(stream_));
       SEGUE_RETURN_IF_ERROR(EventAfter(i).Record(stream_));
       if (i + 1 < ahead) continue;
       SEGUE_RETURN_IF_ERROR(Finish(done, *launches[done]));
@@ -106,22 +117,42 @@ Result<GpuGraph> CaptureCalls(const GpuContender& contender, int64_t calls,
   });
 }
 
+Status Idle() {
+  SEGUE_RETURN_IF_ERROR(SynchronizeGpu());
+  std::this_thread::sleep_for(std::chrono::duration<double>(kIdleSeconds));
+  return {};
+}
+
+Status RunBurst(const GpuProgram& program, std::vector<double>* samples_us,
+                const GpuStream& stream) {
+  SEGUE_RETURN_IF_ERROR(Idle());
+  return BlockRunner(stream, nullptr)
+      .Run({{.program = &program,
+             .launches = Launches(program, kBurstUs),
+             .samples_us = samples_us}});
+}
+
 Result<Comparison> MeasureBurst(const GpuProgram& ours, const GpuProgram* peer,
                                 const GpuStream& stream) {
   std::vector<double> our_us;
   std::vector<double> peer_us;
-  const std::vector<const GpuProgram*> order =
-      peer == nullptr ? std::vector<const GpuProgram*>{&ours, &ours}
-                      : std::vector<const GpuProgram*>{&ours, peer, peer, &ours};
-  for (const GpuProgram* program : order) {
-    SEGUE_RETURN_IF_ERROR(SynchronizeGpu());
-    std::this_thread::sleep_for(std::chrono::duration<double>(kIdleSeconds));
-    SEGUE_RETURN_IF_ERROR(BlockRunner(stream, nullptr)
-                              .Run({{.program = program,
-                                     .launches = Launches(*program, kBurstUs),
-                                     .samples_us = program == &ours ? &our_us : &peer_us}}));
+  SEGUE_RETURN_IF_ERROR(RunBurst(ours, &our_us, stream));
+  for (int i = 0; peer != nullptr && i < 2; ++i) {
+    SEGUE_RETURN_IF_ERROR(RunBurst(*peer, &peer_us, stream));
   }
+  SEGUE_RETURN_IF_ERROR(RunBurst(ours, &our_us, stream));
   return Compare(std::move(our_us), std::move(peer_us));
+}
+
+// Two blocks of the peer.
+Status RunPeer(const OutsidePeer& peer, double seconds, double idle_before,
+               std::vector<double>* samples_us) {
+  for (int i = 0; i < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(idle_before));
+    SEGUE_ASSIGN_OR_RETURN(const std::vector<double> block, peer(seconds));
+    samples_us->insert(samples_us->end(), block.begin(), block.end());
+  }
+  return {};
 }
 
 }  // namespace
@@ -151,17 +182,26 @@ Result<GpuProgram> Record(const GpuContender& contender, const GpuStream& stream
   return program;
 }
 
+Result<GpuProgram> RunEagerly(const GpuContender& contender, const GpuStream& stream) {
+  GpuProgram program{.eager = [contender](void* to) -> Status {
+                       for (int64_t i = 0; i < contender.rotation; ++i) {
+                         SEGUE_RETURN_IF_ERROR(contender.enqueue(to, i));
+                       }
+                       return {};
+                     },
+                     .calls = contender.rotation,
+                     .call_us = kLaunchUs};
+  SEGUE_ASSIGN_OR_RETURN(program.call_us, TimeBriefly(program, 0, stream));
+  return program;
+}
+
 Result<GpuComparison> MeasureOnGpu(const GpuProgram& ours, const GpuProgram* peer,
                                    const MeasureOptions& options, const GpuStream& stream) {
   GpuSampler sampler(GpuBusId());
   std::vector<double> our_us;
   std::vector<double> peer_us;
-  const Block our_block{.program = &ours,
-                        .launches = Launches(ours, options.block_s * 1e6),
-                        .samples_us = &our_us,
-                        .watched = true};
-  std::vector<Block> blocks = {
-      {.program = &ours, .launches = Launches(ours, options.warmup_s * 1e6)}, our_block};
+  const Block our_block = BlockOf(ours, options.block_s, &our_us);
+  std::vector<Block> blocks = {WarmUp(ours, options), our_block};
   if (peer != nullptr) {
     const Block peer_block{.program = peer,
                            .launches = Launches(*peer, options.block_s * 1e6),
@@ -173,6 +213,27 @@ Result<GpuComparison> MeasureOnGpu(const GpuProgram& ours, const GpuProgram* pee
   GpuComparison comparison{.hot = Compare(std::move(our_us), std::move(peer_us)),
                            .state = sampler.Take()};
   SEGUE_ASSIGN_OR_RETURN(comparison.burst, MeasureBurst(ours, peer, stream));
+  return comparison;
+}
+
+Result<GpuComparison> MeasureBesideProcess(const GpuProgram& ours, const OutsidePeer& peer,
+                                           const MeasureOptions& options, const GpuStream& stream) {
+  GpuSampler sampler(GpuBusId());
+  std::vector<double> our_us;
+  std::vector<double> peer_us;
+  const Block our_block = BlockOf(ours, options.block_s, &our_us);
+  BlockRunner runner(stream, &sampler);
+  SEGUE_RETURN_IF_ERROR(runner.Run({WarmUp(ours, options), our_block}));
+  SEGUE_RETURN_IF_ERROR(RunPeer(peer, options.block_s, 0, &peer_us));
+  SEGUE_RETURN_IF_ERROR(runner.Run({our_block}));
+  GpuComparison comparison{.hot = Compare(std::move(our_us), std::move(peer_us)),
+                           .state = sampler.Take()};
+  our_us.clear();
+  peer_us.clear();
+  SEGUE_RETURN_IF_ERROR(RunBurst(ours, &our_us, stream));
+  SEGUE_RETURN_IF_ERROR(RunPeer(peer, kBurstUs * 1e-6, kIdleSeconds, &peer_us));
+  SEGUE_RETURN_IF_ERROR(RunBurst(ours, &our_us, stream));
+  comparison.burst = Compare(std::move(our_us), std::move(peer_us));
   return comparison;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "bench/gpu.h"
 #include "bench/measure.h"
@@ -31,15 +32,24 @@ struct GpuComparison {
   GpuState state;  // medians while ours ran hot
 };
 
-// A contender captured: one launch is `calls` calls and takes some milliseconds.
+// What one launch is: `calls` calls of a contender, captured or enqueued one by one.
 struct GpuProgram {
+  Status Launch(const GpuStream& stream) const {
+    return eager ? eager(stream.get()) : graph.Launch(stream);
+  }
+
   GpuGraph graph;
+  std::function<Status(void* stream)> eager;  // in the graph's place if there is one
   int64_t calls = 0;
   double call_us = 0;  // an estimate
 };
 
-// Errors: those of `enqueue` and of CUDA.
+// Captured, so many calls that a launch takes some milliseconds. Errors: those of `enqueue` and of
+// CUDA.
 Result<GpuProgram> Record(const GpuContender& contender, const GpuStream& stream);
+
+// Enqueued by the host each time: one launch is a call of each rotation. Errors as Record's.
+Result<GpuProgram> RunEagerly(const GpuContender& contender, const GpuStream& stream);
 
 // Microseconds of a call, back to back for about `seconds`: to choose between two peers.
 Result<double> TimeBriefly(const GpuProgram& program, double seconds, const GpuStream& stream);
@@ -47,6 +57,15 @@ Result<double> TimeBriefly(const GpuProgram& program, double seconds, const GpuS
 // Errors: those of CUDA.
 Result<GpuComparison> MeasureOnGpu(const GpuProgram& ours, const GpuProgram* peer,
                                    const MeasureOptions& options, const GpuStream& stream);
+
+// A peer in another process: runs back to back for so many seconds, and gives the microseconds of
+// each call.
+using OutsidePeer = std::function<Result<std::vector<double>>(double seconds)>;
+
+// The same beside a peer that launches its work itself. Between a block of ours and one of its
+// there is a message and an answer, less than a millisecond.
+Result<GpuComparison> MeasureBesideProcess(const GpuProgram& ours, const OutsidePeer& peer,
+                                           const MeasureOptions& options, const GpuStream& stream);
 
 // Two rows, hot and burst, from `row` with its names filled in; see SetTimes.
 std::vector<Row> RowsOf(const GpuComparison& comparison, double work, double unit_scale, Row row);

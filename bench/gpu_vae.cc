@@ -5,6 +5,7 @@
 
 #include "bench/gpu.h"
 #include "bench/gpu_measure.h"
+#include "bench/gpu_peer.h"
 #include "device/arena.h"
 #include "device/cuda_memory.h"
 #include "kernels/convolution_library.h"
@@ -188,12 +189,14 @@ Result<std::vector<Row>> BenchGpuVae(const Case& one, const SuiteOptions& option
         return decode->Enqueue(to);
       }};
   SEGUE_ASSIGN_OR_RETURN(const GpuProgram program, Record(ours, stream));
-  SEGUE_RETURN_IF_ERROR(program.graph.Launch(stream));
+  SEGUE_RETURN_IF_ERROR(program.Launch(stream));
   SEGUE_RETURN_IF_ERROR(Verify(*decode, wanted, one.name));
-  SEGUE_ASSIGN_OR_RETURN(const GpuComparison comparison,
-                         MeasureOnGpu(program, nullptr, options.measure, stream));
   Row row = {.case_name = one.name, .variant = "cudnn", .unit = "TFLOP/s"};
   row.note = std::to_string(decode->workspace_bytes() >> 20) + " MiB of maps";
+  const std::vector<std::string> peer = {"vae", "--width", std::to_string(width), "--height",
+                                         std::to_string(height)};
+  SEGUE_ASSIGN_OR_RETURN(const GpuComparison comparison,
+                         MeasureBesidePython(program, peer, options, stream, &row));
   return RowsOf(comparison, decode->operations(), kTera, std::move(row));
 }
 

@@ -6,8 +6,8 @@
 namespace segue::bench {
 
 // Case values: width, height (of the picture, multiples of 16). A decoder of Qwen-Image's sizes
-// with random weights, captured; without a peer. Verified: finite samples, the same bytes eager and
-// captured.
+// with random weights, captured. Verified: finite samples, the same bytes eager and captured. Peer:
+// diffusers' decoder under --peer-python.
 Result<std::vector<Row>> BenchGpuVae(const Case& one, const SuiteOptions& options);
 
 }  // namespace segue::bench

@@ -1,12 +1,14 @@
 #include "bench/peer_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 
@@ -23,8 +25,10 @@ Error PeerError(const std::string& name, const std::string& got, const std::stri
 
 }  // namespace
 
-Result<std::unique_ptr<PeerProcess>> PeerProcess::Start(const std::vector<std::string>& arguments) {
+Result<std::unique_ptr<PeerProcess>> PeerProcess::Start(const std::vector<std::string>& arguments,
+                                                        double limit_s) {
   std::unique_ptr<PeerProcess> peer(new PeerProcess);
+  peer->limit_s_ = limit_s;
   peer->name_ = arguments[0];
   std::array<int, 2> input{};   // parent -> child
   std::array<int, 2> output{};  // child -> parent
@@ -64,13 +68,20 @@ PeerProcess::~PeerProcess() {
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }
 
-Result<std::string> PeerProcess::Run() {
+void PeerProcess::Kill() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+Result<std::string> PeerProcess::Ask(const std::string& question) {
   // A child that died would raise SIGPIPE here; the write's error says it better.
   struct sigaction ignore{};
   struct sigaction previous{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &previous);
-  const bool sent = write(to_child_, "\n", 1) == 1;
+  const std::string line = question + "\n";  // far shorter than what a pipe takes at once
+  const bool sent = write(to_child_, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   const int error = errno;
   sigaction(SIGPIPE, &previous, nullptr);
   if (!sent) return PeerError(name_, std::strerror(error), "a running peer");
@@ -78,12 +89,24 @@ Result<std::string> PeerProcess::Run() {
 }
 
 Result<std::string> PeerProcess::ReadLine() {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(limit_s_));
   std::array<char, 4096> chunk{};
   while (true) {
     if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
       std::string line = buffer_.substr(0, end);
       buffer_.erase(0, end + 1);
       return line;
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wait = {.fd = from_child_, .events = POLLIN, .revents = 0};
+    const int ready = left > 0 ? poll(&wait, 1, static_cast<int>(left)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+      Kill();
+      return PeerError(name_, "no answer", "one in " + std::to_string(limit_s_) + " s");
     }
     const ssize_t bytes = read(from_child_, chunk.data(), chunk.size());
     if (bytes < 0 && errno == EINTR) continue;

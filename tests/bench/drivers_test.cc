@@ -67,6 +67,9 @@ TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
   EXPECT_EQ(error("gpu_host x sequences=3000 heads=2 longest=5"), "case x: sequences: 3000");
   EXPECT_EQ(error("gpu_host x sequences=3 heads=2"), "case x: no longest");
   EXPECT_EQ(error("gpu_load x mib=0"), "case x: mib: 0");
+  const std::string dit = "gpu_dit x width=64 height=64 text=9 requests=1 guided=0 layers=1 ";
+  EXPECT_EQ(error(dit + "peer=dance"), "case x: peer: dance");
+  EXPECT_EQ(error(dit + "part=half"), "case x: part=half and sizes");
 }
 
 }  // namespace
