@@ -4,9 +4,11 @@
 #include "bench/gpu_attention.h"
 #include "bench/gpu_dit.h"
 #include "bench/gpu_host.h"
+#include "bench/gpu_image.h"
 #include "bench/gpu_load.h"
 #include "bench/gpu_pack.h"
 #include "bench/gpu_rows.h"
+#include "bench/gpu_text.h"
 #include "bench/gpu_vae.h"
 #include "bench/suite.h"
 
@@ -19,11 +21,13 @@ const std::map<std::string, Driver>& Drivers() {
       {"gpu_attention", BenchGpuAttention},
       {"gpu_dit", BenchGpuDit},
       {"gpu_host", BenchGpuHost},
+      {"gpu_image", BenchGpuImage},
       {"gpu_in_place", BenchGpuInPlace},
       {"gpu_load", BenchGpuLoad},
       {"gpu_pack", BenchGpuPack},
       {"gpu_rows", BenchGpuRows},
       {"gpu_scatter", BenchGpuScatter},
+      {"gpu_text", BenchGpuText},
       {"gpu_vae", BenchGpuVae},
       {"product", BenchProduct},
   };

@@ -70,6 +70,28 @@ TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
   const std::string dit = "gpu_dit x width=64 height=64 text=9 requests=1 guided=0 layers=1 ";
   EXPECT_EQ(error(dit + "peer=dance"), "case x: peer: dance");
   EXPECT_EQ(error(dit + "part=half"), "case x: part=half and sizes");
+  EXPECT_EQ(error("gpu_text x tokens=0 layers=1"), "case x: peer_mode=eager and counts");
+  EXPECT_EQ(error("gpu_text x tokens=9 layers=1 peer_mode=fast"),
+            "case x: peer_mode=fast and counts");
+  const std::string image = "gpu_image x width=64 height=64 steps=2 guidance=2 ";
+  EXPECT_EQ(error(image + "pictures=0"), "case x: pictures: 0");
+  EXPECT_EQ(error(image + "pictures=1 model=nowhere tokenizer=nowhere"),
+            "nowhere: No such file or directory");
+}
+
+// What `image-50` does on a GPU.
+TEST(Drivers, PicturesAreTimedByStages) {
+  const std::string text = "gpu_image small width=64 height=64 steps=4 guidance=4 pictures=2 " +
+                           std::string("device=cpu model=") + SEGUE_SOURCE_DIR + "/models/emoji";
+  const std::vector<Case> cases = *ParseSuite(text);
+  const auto rows = Drivers().at("gpu_image")(cases[0], Quick());
+  ASSERT_TRUE(rows.ok()) << rows.error().Message();
+  ASSERT_EQ(rows->size(), 4u);
+  EXPECT_EQ((*rows)[0].case_name, "small");
+  EXPECT_EQ((*rows)[1].case_name, "small-total");
+  double stages = 0;
+  for (const size_t part : {0, 2, 3}) stages += *(*rows)[part].min_us;
+  EXPECT_GE(*(*rows)[1].max_us, stages);
 }
 
 }  // namespace
