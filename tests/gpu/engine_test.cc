@@ -92,6 +92,17 @@ TEST_F(EngineGpu, ReplayedStepsGiveTheLaunchedOnesBytes) {
   EXPECT_EQ(got.image.rgb, Draw(*launched, other).image.rgb);
 }
 
+// Little enough to be drawn while every access is watched (tools/sanitize).
+TEST_F(EngineGpu, ASmallPictureIsTheSameLaunchedAndReplayed) {
+  const auto recorded = Load({.device = "cuda"});
+  const auto launched = Load({.device = "cuda", .graphs = false});
+  ASSERT_TRUE(recorded && launched);
+  const Request request = Wish("red apple", 32, 32, 3, 2.5);
+  const Picture got = Draw(*recorded, request);
+  EXPECT_EQ(got.graph.replayed, 1);
+  EXPECT_EQ(got.image.rgb, Draw(*launched, request).image.rgb);
+}
+
 TEST_F(EngineGpu, CompanyChangesNoByte) {
   const auto engine = Load({.device = "cuda"});
   ASSERT_TRUE(engine);
