@@ -39,6 +39,13 @@ Arena::~Arena() {
   if (base_ != nullptr) memory_->Free(base_);
 }
 
+bool Arena::Extend(int64_t capacity_bytes) {
+  if (capacity_bytes <= capacity_) return true;
+  if (!memory_->Extend(base_, capacity_bytes)) return false;
+  capacity_ = capacity_bytes;
+  return true;
+}
+
 void* Arena::TakeBytes(const char* name, int64_t bytes) {
   const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const int64_t begin = used_;

@@ -27,6 +27,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
+  // More room where the blocks lie: their addresses stay good. False: the memory cannot do that,
+  // and nothing has changed. Precondition: not a counting arena.
+  bool Extend(int64_t capacity_bytes);
+
   bool counting() const { return base_ == nullptr; }
   // Every block starts at a multiple of this: what a GPU's allocator gives and what workspaces of
   // attention want; more than a cache line.

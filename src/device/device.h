@@ -29,6 +29,9 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
   // Null when the allocation fails; the caller turns that into an Error with numbers.
   virtual void* Allocate(int64_t bytes) = 0;
+  // Makes an allocation larger where it lies; what it holds stays. False: it cannot be, and nothing
+  // has changed.
+  virtual bool Extend(void* /*pointer*/, int64_t /*bytes*/) { return false; }
   virtual void Free(void* pointer) = 0;
 };
 

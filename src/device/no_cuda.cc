@@ -4,6 +4,7 @@
 #include "device/gpu.h"
 #include "device/gpu_graph.h"
 #include "device/gpu_stream.h"
+#include "device/growing_memory.h"
 
 namespace segue {
 namespace {
@@ -49,6 +50,14 @@ Result<bool> IsCapturing(void*) { return NoCuda("ask a stream"); }
 void* CudaMemory::Allocate(int64_t) { return nullptr; }
 
 void CudaMemory::Free(void*) {}
+
+GrowingMemory::~GrowingMemory() = default;
+
+void* GrowingMemory::Allocate(int64_t) { return nullptr; }
+
+bool GrowingMemory::Extend(void*, int64_t) { return false; }
+
+void GrowingMemory::Free(void*) {}
 
 void* PinnedMemory::Allocate(int64_t) { return nullptr; }
 

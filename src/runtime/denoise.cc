@@ -13,7 +13,7 @@ namespace segue::runtime {
 
 HostPipeline::HostPipeline(const model::QwenImage& model, const model::ForwardContext& context,
                            DeviceMemory& memory)
-    : Pipeline(model, context, context.communicator->size(), memory,
+    : Pipeline(model, context, context.communicator->size(), memory, memory,
                context.kernels.stream.pool()) {}
 
 // Sequences in the order of the requests, a guided request's prompt before its negative prompt.

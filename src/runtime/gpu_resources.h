@@ -7,6 +7,7 @@
 
 #include "device/cuda_memory.h"
 #include "device/gpu_stream.h"
+#include "device/growing_memory.h"
 #include "kernels/convolution_library.h"
 #include "kernels/product_library.h"
 #include "model/layers/placement.h"
@@ -33,6 +34,8 @@ class GpuResources {
   GpuResources& operator=(const GpuResources&) = delete;
 
   DeviceMemory& memory() { return memory_; }
+  // For what recorded steps point into: it grows where it lies.
+  DeviceMemory& workspace_memory() { return workspace_memory_; }
   int device() const { return memory_.device(); }
   const GpuStream& stream() const { return *stream_; }
   kernels::ProductLibrary& products() { return *products_; }
@@ -42,10 +45,11 @@ class GpuResources {
   const model::Placement& placement() const { return placement_; }
 
  private:
-  explicit GpuResources(int device) : memory_(device) {}
+  explicit GpuResources(int device) : memory_(device), workspace_memory_(device) {}
   Result<void*> TakeWorkspace(const char* name, int64_t bytes);
 
   CudaMemory memory_;
+  GrowingMemory workspace_memory_;
   std::unique_ptr<GpuStream> stream_;
   void* product_workspace_ = nullptr;
   void* convolution_workspace_ = nullptr;

@@ -63,18 +63,21 @@ std::string StepStage(int step) {
 }
 
 Pipeline::Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
-                   const model::Placement& placement, DeviceMemory& memory, ThreadPool& host_pool)
+                   const model::Placement& placement, DeviceMemory& memory,
+                   DeviceMemory& workspace_memory, ThreadPool& host_pool)
     : model_(&model),
       context_(context),
       placement_(placement),
       memory_(&memory),
+      workspace_memory_(&workspace_memory),
       host_pool_(&host_pool) {}
 
 Status Pipeline::Reserve(int64_t bytes) {
   if (workspace_.capacity_bytes() >= bytes) return {};
+  if (!workspace_.counting() && workspace_.Extend(bytes)) return {};
   WorkspaceMoves();
   workspace_ = Arena();  // given back before the larger one is asked for
-  SEGUE_ASSIGN_OR_RETURN(workspace_, Arena::Create(*memory_, bytes));
+  SEGUE_ASSIGN_OR_RETURN(workspace_, Arena::Create(*workspace_memory_, bytes));
   return {};
 }
 

@@ -47,9 +47,11 @@ class Pipeline {
   Status Reserve(int64_t bytes);
 
  protected:
+  // The workspace is of a memory of its own, which may be one that grows in place.
   // Precondition: what the arguments point to outlives the pipeline.
   Pipeline(const model::QwenImage& model, const model::ForwardContext& context,
-           const model::Placement& placement, DeviceMemory& memory, ThreadPool& host_pool);
+           const model::Placement& placement, DeviceMemory& memory, DeviceMemory& workspace_memory,
+           ThreadPool& host_pool);
 
   const model::QwenImage& model() const { return *model_; }
   const model::ForwardContext& context() const { return context_; }
@@ -83,6 +85,7 @@ class Pipeline {
   model::ForwardContext context_;
   model::Placement placement_;
   DeviceMemory* memory_;
+  DeviceMemory* workspace_memory_;
   ThreadPool* host_pool_;
   Arena workspace_;
   // Requests that there was no memory for together: they go on alone, without asking for it at

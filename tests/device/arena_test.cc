@@ -47,6 +47,40 @@ TEST(Arena, OverflowNamesTheBlock) {
   EXPECT_EQ(status.error().code, ErrorCode::kOutOfMemory);
 }
 
+// Memory that grows in place up to a limit, as a GPU's can.
+class RoomToGrow : public DeviceMemory {
+ public:
+  void* Allocate(int64_t bytes) override { return bytes <= kLimit ? room_ : nullptr; }
+  bool Extend(void* pointer, int64_t bytes) override { return pointer == room_ && bytes <= kLimit; }
+  void Free(void*) override {}
+
+ private:
+  static constexpr int64_t kLimit = 1024;
+  alignas(Arena::kAlignment) char room_[kLimit];
+};
+
+TEST(Arena, ExtendedBlocksStayWhereTheyAre) {
+  RoomToGrow memory;
+  Result<Arena> arena = Arena::Create(memory, 256);
+  ASSERT_TRUE(arena.ok());
+  const auto* first = arena->Take<char>("first", 256);
+  EXPECT_TRUE(arena->Extend(100));  // less than there is
+  EXPECT_EQ(arena->capacity_bytes(), 256);
+  ASSERT_TRUE(arena->Extend(512));
+  EXPECT_EQ(arena->capacity_bytes(), 512);
+  EXPECT_EQ(arena->Take<char>("second", 256), first + 256);
+  EXPECT_TRUE(arena->Check().ok());
+  EXPECT_FALSE(arena->Extend(4096));
+  EXPECT_EQ(arena->capacity_bytes(), 512);
+}
+
+TEST(Arena, MemoryThatCannotGrowSaysSo) {
+  Result<Arena> arena = Arena::Create(HostMemory(), 256);
+  ASSERT_TRUE(arena.ok());
+  EXPECT_FALSE(arena->Extend(512));
+  EXPECT_EQ(arena->capacity_bytes(), 256);
+}
+
 TEST(Arena, ReleaseReusesMemoryAndKeepsThePeak) {
   Arena plan;
   plan.Take<float>("kept", 16);

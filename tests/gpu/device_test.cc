@@ -8,7 +8,9 @@
 
 #include "device/cuda_memory.h"
 #include "device/gpu.h"
+#include "device/gpu_graph.h"
 #include "device/gpu_stream.h"
+#include "device/growing_memory.h"
 #include "gpu/device_rig.h"
 
 namespace segue {
@@ -49,6 +51,49 @@ TEST(CudaMemory, FailsWithoutATrace) {
   void* pointer = memory.Allocate(64);
   EXPECT_NE(pointer, nullptr);
   memory.Free(pointer);
+}
+
+TEST(GrowingMemory, GrowsUnderARecordedGraph) {
+  SEGUE_SKIP_WITHOUT_GPU();
+  const Result<GpuMemoryInfo> before = FreeAndTotal();
+  const Result<GpuStream> stream = GpuStream::Create();
+  ASSERT_TRUE(before.ok() && stream.ok());
+  {
+    GrowingMemory memory(0);
+    constexpr int64_t kBytes = int64_t{64} << 20;
+    auto* first = static_cast<uint8_t*>(memory.Allocate(kBytes));
+    ASSERT_NE(first, nullptr);
+    const Result<GpuGraph> clears = GpuGraph::Capture(
+        *stream, [&] { return SetToZero(first, kBytes / 2, stream->get()); });
+    ASSERT_TRUE(clears.ok());
+    const std::vector<uint8_t> bytes = RandomBytes(kBytes, 5);
+    ASSERT_TRUE(Upload(first, bytes.data(), Size(bytes), nullptr).ok());
+
+    ASSERT_TRUE(memory.Extend(first, 16 * kBytes));
+    EXPECT_LE(FreeAndTotal()->free_bytes, before->free_bytes - 16 * kBytes);
+    EXPECT_EQ(Read(first, Size(bytes)), bytes);
+    uint8_t* beyond = first + 16 * kBytes - Size(bytes);
+    ASSERT_TRUE(Upload(beyond, bytes.data(), Size(bytes), nullptr).ok());
+    ASSERT_TRUE(clears->Launch(*stream).ok());
+    ASSERT_TRUE(stream->Synchronize().ok());
+    std::vector<uint8_t> cleared = bytes;
+    std::fill_n(cleared.begin(), kBytes / 2, uint8_t{0});
+    EXPECT_EQ(Read(first, Size(bytes)), cleared);
+    EXPECT_EQ(Read(beyond, Size(bytes)), bytes);
+
+    // More than there is: as it was.
+    EXPECT_FALSE(memory.Extend(first, before->total_bytes));
+    EXPECT_EQ(Read(beyond, Size(bytes)), bytes);
+    EXPECT_FALSE(memory.Extend(beyond, kBytes));
+    EXPECT_EQ(memory.Allocate(int64_t{1} << 50), nullptr);
+    EXPECT_EQ(memory.Allocate(-1), nullptr);
+    void* second = memory.Allocate(kBytes);  // is given back with the rest
+    EXPECT_NE(second, nullptr);
+    memory.Free(first);
+    memory.Free(nullptr);
+  }
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  EXPECT_GE(FreeAndTotal()->free_bytes, before->free_bytes - (int64_t{4} << 20));
 }
 
 TEST(GpuEvent, IsPendingUntilItsStreamGetsThere) {
