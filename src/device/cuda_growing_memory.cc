@@ -36,13 +36,12 @@ struct Driver {
 
 Driver LookUpDriver() {
   Driver driver;
-  driver.complete = LookUp("cuMemAddressReserve", driver.reserve) &&
-                    LookUp("cuMemAddressFree", driver.unreserve) &&
-                    LookUp("cuMemCreate", driver.create) &&
-                    LookUp("cuMemRelease", driver.release) && LookUp("cuMemMap", driver.map) &&
-                    LookUp("cuMemUnmap", driver.unmap) &&
-                    LookUp("cuMemSetAccess", driver.set_access) &&
-                    LookUp("cuMemGetAllocationGranularity", driver.granularity);
+  driver.complete =
+      LookUp("cuMemAddressReserve", driver.reserve) &&
+      LookUp("cuMemAddressFree", driver.unreserve) && LookUp("cuMemCreate", driver.create) &&
+      LookUp("cuMemRelease", driver.release) && LookUp("cuMemMap", driver.map) &&
+      LookUp("cuMemUnmap", driver.unmap) && LookUp("cuMemSetAccess", driver.set_access) &&
+      LookUp("cuMemGetAllocationGranularity", driver.granularity);
   return driver;
 }
 

@@ -37,8 +37,7 @@ float TimestepOf(const RequestState& request, int step) {
 GpuPipeline::GpuPipeline(const model::QwenImage& model, const model::ForwardContext& context,
                          GpuResources& gpu, ThreadPool& host_pool,
                          const GpuPipelineOptions& options)
-    : Pipeline(model, context, gpu.placement(), gpu.memory(), gpu.workspace_memory(),
-               host_pool),
+    : Pipeline(model, context, gpu.placement(), gpu.memory(), gpu.workspace_memory(), host_pool),
       stream_(&gpu.stream()),
       options_(options) {}
 

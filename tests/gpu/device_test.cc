@@ -63,8 +63,8 @@ TEST(GrowingMemory, GrowsUnderARecordedGraph) {
     constexpr int64_t kBytes = int64_t{64} << 20;
     auto* first = static_cast<uint8_t*>(memory.Allocate(kBytes));
     ASSERT_NE(first, nullptr);
-    const Result<GpuGraph> clears = GpuGraph::Capture(
-        *stream, [&] { return SetToZero(first, kBytes / 2, stream->get()); });
+    const Result<GpuGraph> clears =
+        GpuGraph::Capture(*stream, [&] { return SetToZero(first, kBytes / 2, stream->get()); });
     ASSERT_TRUE(clears.ok());
     const std::vector<uint8_t> bytes = RandomBytes(kBytes, 5);
     ASSERT_TRUE(Upload(first, bytes.data(), Size(bytes), nullptr).ok());
