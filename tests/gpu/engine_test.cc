@@ -133,6 +133,50 @@ TEST_F(EngineGpu, CompanyChangesNoByte) {
   EXPECT_EQ(taken, wishes.size());
 }
 
+// A prompt of so many words, each a token or two; 1024 of them are more than a model takes.
+std::string Words(int count) {
+  std::string prompt = "red";
+  for (int i = 1; i < count; ++i) prompt += i % 2 == 0 ? " red" : " apple";
+  return prompt;
+}
+
+// The sizes that users ask for and prompts on either side of a slot's end: plain kernels launch
+// by launch, and all requests of different sizes, slots and steps in one replayed step.
+TEST_F(EngineGpu, EverySizeAndLengthIsTheReferencesAloneAndTogether) {
+  const auto fast = Load({.device = "cuda"});
+  const auto plain = Load({.device = "cuda", .reference_kernels = true});
+  ASSERT_TRUE(fast && plain);
+  const std::vector<Request> wishes = {
+      Wish(Words(1), 1024, 1024, 2, 4),    Wish(Words(55), 1328, 1328, 2, 1),
+      Wish(Words(63), 1664, 928, 3, 1),    Wish(Words(120), 832, 1328, 2, 3),
+      Wish(Words(300), 512, 512, 4, 1),    Wish(Words(600), 256, 256, 3, 2),
+      Wish(Words(1000), 16, 4096, 2, 1.5), Wish("", 16, 16, 5, 1)};
+  std::vector<Image> want;
+  for (const Request& request : wishes) {
+    want.push_back(Draw(*plain, request).image);
+    EXPECT_EQ(Draw(*fast, request).image.rgb, want.back().rgb)
+        << request.width << "x" << request.height;
+  }
+  std::map<RequestId, size_t> index;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    const auto id = fast->Submit(wishes[i]);
+    ASSERT_TRUE(id.ok()) << id.error().Message();
+    index[*id] = i;
+  }
+  size_t taken = 0;
+  for (int step = 0; taken < wishes.size() && step < 20; ++step) {
+    const auto report = fast->Step();
+    ASSERT_TRUE(report.ok()) << report.error().Message();
+    for (const RequestId id : report->finished) {
+      const auto picture = fast->Take(id);
+      ASSERT_TRUE(picture.ok()) << picture.error().Message();
+      EXPECT_EQ(picture->image.rgb, want[index[id]].rgb) << index[id];
+      ++taken;
+    }
+  }
+  EXPECT_EQ(taken, wishes.size());
+}
+
 TEST_F(EngineGpu, KeptChoicesChangeNoByte) {
   const auto cache =
       std::filesystem::temp_directory_path() / ("segue_engine_test_" + std::to_string(getpid()));
