@@ -155,7 +155,7 @@ TEST_F(EngineGpu, EverySizeAndLengthIsTheReferencesAloneAndTogether) {
   for (const Request& request : wishes) {
     want.push_back(Draw(*plain, request).image);
     EXPECT_EQ(Draw(*fast, request).image.rgb, want.back().rgb)
-        << request.width << "x" << request.height;
+        << *request.width << "x" << *request.height;
   }
   std::map<RequestId, size_t> index;
   for (size_t i = 0; i < wishes.size(); ++i) {
