@@ -9,9 +9,11 @@
 #include "bench/gpu.h"
 #include "bench/gpu_measure.h"
 #include "kernels/activation.h"
+#include "kernels/channel_norm.h"
 #include "kernels/copy.h"
 #include "kernels/heads.h"
 #include "kernels/modulated_norm.h"
+#include "kernels/upsample.h"
 
 namespace segue::bench {
 namespace {
@@ -220,6 +222,63 @@ Result<Operation> SiluMul(const Shape& shape, const GpuStream&) {
   return operation;
 }
 
+// Buffers of a set: the map and y; with `sum` what is added to the map, whose sum takes its place.
+Result<Operation> ChannelNorm(const Shape& shape, bool sum, const GpuStream& stream) {
+  const auto constants = std::make_shared<Constants>();
+  const int64_t pixels = shape.rows[0] + shape.rows[1];
+  SEGUE_ASSIGN_OR_RETURN(const void* gamma, constants->Normal(shape.width, stream));
+  const WeightView weight = {.data = gamma, .dtype = DType::kBF16, .shape = {shape.width}};
+  Operation operation;
+  operation.elements.assign(sum ? 3 : 2, pixels * shape.width);
+  operation.moved = (sum ? 4 : 2) * pixels * shape.width;
+  operation.enqueue = [=](const Buffers& buffers, const kernels::Context& context) {
+    kernels::ChannelNormParams params = {.x = View(buffers[0], pixels, shape.width),
+                                         .gamma = weight,
+                                         .y = View(buffers[1], pixels, shape.width),
+                                         .silu = true,
+                                         .rounding = shape.rounding};
+    if (sum) {
+      params.addend = View(buffers[2], pixels, shape.width);
+      params.sum = params.x;
+    }
+    (void)constants;
+    return kernels::ChannelNorm(params, context);
+  };
+  return operation;
+}
+
+Result<Operation> NormOfMap(const Shape& shape, const GpuStream& stream) {
+  return ChannelNorm(shape, false, stream);
+}
+Result<Operation> NormOfSum(const Shape& shape, const GpuStream& stream) {
+  return ChannelNorm(shape, true, stream);
+}
+
+// Buffers of a set: a square map, what is added to it, and the sum at twice its size.
+Result<Operation> Upsample(const Shape& shape, const GpuStream&) {
+  const int64_t pixels = shape.rows[0] + shape.rows[1];
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(pixels)));
+  if (side * side != pixels) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .operation = "read benchmark suite",
+                 .argument = "pixels of op=upsample",
+                 .got = std::to_string(pixels),
+                 .wanted = "a square number"};
+  }
+  Operation operation;
+  operation.elements = {pixels * shape.width, pixels * shape.width, 4 * pixels * shape.width};
+  operation.moved = 6 * pixels * shape.width;
+  operation.enqueue = [=](const Buffers& buffers, const kernels::Context& context) {
+    return kernels::Upsample({.x = View(buffers[0], pixels, shape.width),
+                              .addend = View(buffers[1], pixels, shape.width),
+                              .height = side,
+                              .width = side,
+                              .y = View(buffers[2], 4 * pixels, shape.width)},
+                             context);
+  };
+  return operation;
+}
+
 using Maker = std::function<Result<Operation>(const Shape&, const GpuStream&)>;
 
 // Errors: no such operation, or not with what the case gives.
@@ -228,13 +287,16 @@ Result<Maker> FindMaker(const Case& one, const Shape& shape) {
                                                       {"norm", UngatedNorm},
                                                       {"heads", Heads},
                                                       {"gelu", Gelu},
-                                                      {"silu_mul", SiluMul}};
+                                                      {"silu_mul", SiluMul},
+                                                      {"channel_norm", NormOfMap},
+                                                      {"channel_sum_norm", NormOfSum},
+                                                      {"upsample", Upsample}};
   const std::string op = one.Text("op", "");
   const auto maker = makers.find(op);
   if (maker != makers.end() && (op == "heads") == (shape.head_dim > 0)) return maker->second;
   return CaseError(one, "op=" + op,
-                   "modulated_norm, norm, gelu or silu_mul with a width; heads with heads and "
-                   "head_dim");
+                   "modulated_norm, norm, gelu, silu_mul, channel_norm, channel_sum_norm or "
+                   "upsample with a width; heads with heads and head_dim");
 }
 
 // The same contents for the same seed.
