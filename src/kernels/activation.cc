@@ -19,7 +19,7 @@ constexpr Kernel<ActivationParams> kActivateKernels[] = {
      cpu::RowsAvx2<&cpu::RowCode::activate, ActivationParams>},
     {"cuda", cuda::RejectsActivate, cuda::Activate},
     {"ref", NeedsCpu<ActivationParams>, RefActivate, kReference},
-    {"cuda_ref", cuda::Rejects<ActivationParams>, cuda::RefActivate, kReference},
+    {"cuda_ref", cuda::NeedsCuda<ActivationParams>, cuda::RefActivate, kReference},
 };
 
 Status RunComposed(const ActivationStreams& params, const Context& context) {
@@ -43,7 +43,7 @@ constexpr Kernel<SiluMulParams> kSiluMulKernels[] = {
      cpu::RowsAvx2<&cpu::RowCode::silu_mul, SiluMulParams>},
     {"cuda", cuda::RejectsSiluMul, cuda::SiluMul},
     {"ref", NeedsCpu<SiluMulParams>, RefSiluMul, kReference},
-    {"cuda_ref", cuda::Rejects<SiluMulParams>, cuda::RefSiluMul, kReference},
+    {"cuda_ref", cuda::NeedsCuda<SiluMulParams>, cuda::RefSiluMul, kReference},
 };
 
 Status CheckParams(const char* op, const ActivationParams& params, const Context& context) {

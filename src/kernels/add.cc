@@ -16,7 +16,7 @@ constexpr Kernel<AddParams> kAddKernels[] = {
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, AddParams>,
      cpu::RowsAvx2<&cpu::RowCode::add, AddParams>},
     {"ref", NeedsCpu<AddParams>, RefAdd, kReference},
-    {"cuda_ref", cuda::Rejects<AddParams>, cuda::RefAdd, kReference},
+    {"cuda_ref", cuda::NeedsCuda<AddParams>, cuda::RefAdd, kReference},
 };
 
 }  // namespace

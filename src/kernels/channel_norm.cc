@@ -3,6 +3,7 @@
 #include "kernels/add.h"
 #include "kernels/check.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/vae/vae.h"
 #include "kernels/reference.h"
 
@@ -36,7 +37,7 @@ constexpr Kernel<ChannelNormParams> kChannelNormKernels[] = {
      cpu::RowsAvx2<&cpu::RowCode::channel_norm, ChannelNormParams>},
     {"cuda", cuda::RejectsFastChannelNorm, cuda::ChannelNorm},
     {"ref", NeedsCpu<ChannelNormParams>, RefChannelNorm, kReference},
-    {"cuda_ref", NeedsCuda<ChannelNormParams>, cuda::RefChannelNorm, kReference},
+    {"cuda_ref", cuda::NeedsCuda<ChannelNormParams>, cuda::RefChannelNorm, kReference},
 };
 
 // `view` is like x or absent.

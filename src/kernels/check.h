@@ -37,10 +37,4 @@ const char* NeedsCpu(const Params&, const Context& context) {
   return context.stream.device() == DeviceKind::kCpu ? nullptr : "works on host memory only";
 }
 
-// What every CUDA implementation needs.
-template <typename Params>
-const char* NeedsCuda(const Params&, const Context& context) {
-  return context.stream.device() == DeviceKind::kCuda ? nullptr : "works on a GPU's memory only";
-}
-
 }  // namespace segue::kernels

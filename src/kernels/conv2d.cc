@@ -6,6 +6,7 @@
 #include "kernels/convolution_library.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/vae/vae.h"
 #include "kernels/reference.h"
 
@@ -60,7 +61,7 @@ const char* RejectsReference(const Conv2dParams& params, const Context& context)
 }
 
 const char* RejectsLibrary(const Conv2dParams& params, const Context& context) {
-  if (const char* reason = NeedsCuda(params, context)) return reason;
+  if (const char* reason = cuda::RejectsDevice(context)) return reason;
   if (context.convolutions == nullptr) return "there is no convolution library";
   return context.convolutions->Rejects(params);
 }

@@ -1,6 +1,7 @@
 #include "kernels/convolution_weight.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/vae/vae.h"
 
 namespace segue::kernels {
@@ -9,7 +10,8 @@ namespace {
 constexpr char kOp[] = "reorder_convolution_weight";
 
 constexpr Kernel<ConvolutionWeightParams> kReorderKernels[] = {
-    {"cuda_ref", NeedsCuda<ConvolutionWeightParams>, cuda::RefReorderConvolutionWeight, kReference},
+    {"cuda_ref", cuda::NeedsCuda<ConvolutionWeightParams>, cuda::RefReorderConvolutionWeight,
+     kReference},
 };
 
 }  // namespace

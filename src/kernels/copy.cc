@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/pack_rows.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/pack/pack.h"
 #include "kernels/reference.h"
 

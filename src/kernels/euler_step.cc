@@ -11,7 +11,7 @@ constexpr char kOp[] = "euler_step";
 
 constexpr Kernel<EulerStepParams> kEulerStepKernels[] = {
     {"ref", NeedsCpu<EulerStepParams>, RefEulerStep, kReference},
-    {"cuda_ref", cuda::Rejects<EulerStepParams>, cuda::RefEulerStep, kReference},
+    {"cuda_ref", cuda::NeedsCuda<EulerStepParams>, cuda::RefEulerStep, kReference},
 };
 
 }  // namespace

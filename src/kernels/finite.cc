@@ -24,7 +24,7 @@ constexpr Kernel<FiniteParams> kFiniteKernels[] = {
     {"avx512", cpu::NeedsAvx512<FiniteParams>, RunAvx512},
     {"avx2", cpu::NeedsAvx2<FiniteParams>, RunAvx2},
     {"ref", NeedsCpu<FiniteParams>, RefFinite, kReference},
-    {"cuda_ref", cuda::Rejects<FiniteParams>, cuda::RefFinite, kReference},
+    {"cuda_ref", cuda::NeedsCuda<FiniteParams>, cuda::RefFinite, kReference},
 };
 
 }  // namespace

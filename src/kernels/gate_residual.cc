@@ -16,7 +16,7 @@ constexpr Kernel<GateResidualParams> kGateResidualKernels[] = {
     {"avx2", cpu::RejectsRows<CpuIsa::kAvx2, GateResidualParams>,
      cpu::RowsAvx2<&cpu::RowCode::gate_residual, GateResidualParams>},
     {"ref", NeedsCpu<GateResidualParams>, RefGateResidual, kReference},
-    {"cuda_ref", cuda::Rejects<GateResidualParams>, cuda::RefGateResidual, kReference},
+    {"cuda_ref", cuda::NeedsCuda<GateResidualParams>, cuda::RefGateResidual, kReference},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ constexpr char kOp[] = "guidance";
 
 constexpr Kernel<GuidanceParams> kGuidanceKernels[] = {
     {"ref", NeedsCpu<GuidanceParams>, RefGuidance, kReference},
-    {"cuda_ref", cuda::Rejects<GuidanceParams>, cuda::RefGuidance, kReference},
+    {"cuda_ref", cuda::NeedsCuda<GuidanceParams>, cuda::RefGuidance, kReference},
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ constexpr char kUnpackOp[] = "unpack_latents";
 
 constexpr Kernel<PackLatentsParams> kPackLatentsKernels[] = {
     {"ref", NeedsCpu<PackLatentsParams>, RefPackLatents, kReference},
-    {"cuda_ref", cuda::Rejects<PackLatentsParams>, cuda::RefPackLatents, kReference},
+    {"cuda_ref", cuda::NeedsCuda<PackLatentsParams>, cuda::RefPackLatents, kReference},
 };
 
 constexpr Kernel<UnpackLatentsParams> kUnpackLatentsKernels[] = {

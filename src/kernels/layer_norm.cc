@@ -23,7 +23,7 @@ constexpr Kernel<LayerNormParams> kLayerNormKernels[] = {
      cpu::RowsAvx2<&cpu::RowCode::layer_norm, LayerNormParams>},
     {"cuda", cuda::RejectsFastLayerNorm, cuda::LayerNorm},
     {"ref", NeedsCpu<LayerNormParams>, RefLayerNorm, kReference},
-    {"cuda_ref", cuda::Rejects<LayerNormParams>, cuda::RefLayerNorm, kReference},
+    {"cuda_ref", cuda::NeedsCuda<LayerNormParams>, cuda::RefLayerNorm, kReference},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/pack/pack.h"
 #include "kernels/pack.h"
 #include "kernels/reference.h"

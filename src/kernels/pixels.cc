@@ -11,7 +11,7 @@ constexpr char kOp[] = "pixels";
 
 constexpr Kernel<PixelsParams> kPixelsKernels[] = {
     {"ref", NeedsCpu<PixelsParams>, RefPixels, kReference},
-    {"cuda_ref", cuda::Rejects<PixelsParams>, cuda::RefPixels, kReference},
+    {"cuda_ref", cuda::NeedsCuda<PixelsParams>, cuda::RefPixels, kReference},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/random/random_weights.h"
 #include "kernels/reference.h"
 
@@ -11,12 +12,8 @@ namespace {
 
 constexpr char kOp[] = "random weights";
 
-const char* NeedsCuda(const RandomWeightsParams&, const Context& context) {
-  return cuda::RejectsRandomWeights(context);
-}
-
 constexpr Kernel<RandomWeightsParams> kRandomWeightsKernels[] = {
-    {"cuda", NeedsCuda, cuda::RandomWeights},
+    {"cuda", cuda::NeedsCuda<RandomWeightsParams>, cuda::RandomWeights},
     {"ref", NeedsCpu<RandomWeightsParams>, RefRandomWeights},
 };
 

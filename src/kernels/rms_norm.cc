@@ -17,7 +17,7 @@ constexpr Kernel<RmsNormParams> kRmsNormKernels[] = {
      cpu::RowsAvx2<&cpu::RowCode::rms_norm, RmsNormParams>},
     {"cuda", cuda::RejectsFastRmsNorm, cuda::RmsNorm},
     {"ref", NeedsCpu<RmsNormParams>, RefRmsNorm, kReference},
-    {"cuda_ref", cuda::Rejects<RmsNormParams>, cuda::RefRmsNorm, kReference},
+    {"cuda_ref", cuda::NeedsCuda<RmsNormParams>, cuda::RefRmsNorm, kReference},
 };
 
 }  // namespace

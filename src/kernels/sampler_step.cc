@@ -14,7 +14,7 @@ constexpr char kOp[] = "sampler_step";
 constexpr Kernel<SamplerStepParams> kSamplerStepKernels[] = {
     {"cuda", cuda::RejectsFastSamplerStep, cuda::SamplerStep},
     {"ref", NeedsCpu<SamplerStepParams>, RefSamplerStep, kReference},
-    {"cuda_ref", cuda::Rejects<SamplerStepParams>, cuda::RefSamplerStep, kReference},
+    {"cuda_ref", cuda::NeedsCuda<SamplerStepParams>, cuda::RefSamplerStep, kReference},
 };
 
 bool Inside(int32_t row, int32_t rows, int64_t all) {

@@ -11,7 +11,7 @@ constexpr char kOp[] = "timestep_embedding";
 
 constexpr Kernel<TimestepEmbeddingParams> kTimestepEmbeddingKernels[] = {
     {"ref", NeedsCpu<TimestepEmbeddingParams>, RefTimestepEmbedding, kReference},
-    {"cuda_ref", cuda::Rejects<TimestepEmbeddingParams>, cuda::RefTimestepEmbedding, kReference},
+    {"cuda_ref", cuda::NeedsCuda<TimestepEmbeddingParams>, cuda::RefTimestepEmbedding, kReference},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kernels/upsample.h"
 
 #include "kernels/check.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/vae/vae.h"
 
 namespace segue::kernels {
@@ -10,7 +11,7 @@ constexpr char kOp[] = "upsample";
 
 constexpr Kernel<UpsampleParams> kUpsampleKernels[] = {
     {"cuda", cuda::RejectsFastUpsample, cuda::Upsample},
-    {"cuda_ref", NeedsCuda<UpsampleParams>, cuda::RefUpsample, kReference},
+    {"cuda_ref", cuda::NeedsCuda<UpsampleParams>, cuda::RefUpsample, kReference},
 };
 
 }  // namespace

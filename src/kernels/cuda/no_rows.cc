@@ -1,18 +1,9 @@
 // Linked instead of the CUDA row and elementwise kernels where the build has no CUDA.
 #include "kernels/cuda/rows/rows.h"
 
+#include "kernels/cuda/no_cuda.h"
+
 namespace segue::kernels::cuda {
-namespace {
-
-Error NoCuda(const char* operation) {
-  return {.code = ErrorCode::kUnsupported,
-          .operation = operation,
-          .argument = "stream",
-          .got = "a build without CUDA",
-          .wanted = "a build with the preset 'cuda'"};
-}
-
-}  // namespace
 
 Status RefActivate(const ActivationParams&, const Context&) { return NoCuda("activate"); }
 Status RefAdd(const AddParams&, const Context&) { return NoCuda("add"); }

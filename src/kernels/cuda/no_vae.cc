@@ -1,18 +1,9 @@
 // Linked instead of the CUDA kernels of the picture decoder where the build has no CUDA.
 #include "kernels/cuda/vae/vae.h"
 
+#include "kernels/cuda/no_cuda.h"
+
 namespace segue::kernels::cuda {
-namespace {
-
-Error NoCuda(const char* operation) {
-  return {.code = ErrorCode::kUnsupported,
-          .operation = operation,
-          .argument = "stream",
-          .got = "a build without CUDA",
-          .wanted = "a build with the preset 'cuda'"};
-}
-
-}  // namespace
 
 Status RefChannelNorm(const ChannelNormParams&, const Context&) { return NoCuda("channel_norm"); }
 Status RefConv2d(const Conv2dParams&, const Context&) { return NoCuda("conv2d"); }

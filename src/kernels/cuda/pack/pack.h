@@ -10,14 +10,6 @@
 
 namespace segue::kernels::cuda {
 
-// Null when this build works on the context's device; otherwise why not.
-const char* RejectsDevice(const Context& context);
-
-template <typename Params>
-const char* NeedsCuda(const Params&, const Context& context) {
-  return RejectsDevice(context);
-}
-
 // Preconditions: what the operation of the same name checks.
 Status CopyBytes(const CopyParams& params, const Context& context);
 Status PackIndex(const PackIndexParams& params, const Context& context);

@@ -334,10 +334,6 @@ Status MoveRows(const char* operation, const PackParams& params, const Context& 
 
 }  // namespace
 
-const char* RejectsDevice(const Context& context) {
-  return context.stream.device() == DeviceKind::kCuda ? nullptr : "works on CUDA memory only";
-}
-
 Status PackRows(const PackParams& params, const Context& context) {
   constexpr char kOp[] = "pack rows";
   return params.index_type == DType::kI64 ? MoveRows<uint64_t, false>(kOp, params, context)

@@ -40,10 +40,6 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-const char* RejectsRandomWeights(const Context& context) {
-  return context.stream.device() == DeviceKind::kCuda ? nullptr : "works on device memory only";
-}
-
 Status RandomWeights(const RandomWeightsParams& params, const Context& context) {
   constexpr int64_t kCtaElements = kThreads * kElements;
   const int64_t ctas = (params.rows * params.cols + kCtaElements - 1) / kCtaElements;

@@ -6,9 +6,6 @@
 
 namespace segue::kernels::cuda {
 
-// Null when this build works on the context's device; otherwise why not.
-const char* RejectsRandomWeights(const Context& context);
-
 // Preconditions: what the operation of the same name checks.
 Status RandomWeights(const RandomWeightsParams& params, const Context& context);
 

@@ -1,6 +1,8 @@
 // What the CUDA kernels of this folder do not serve, and why.
 #include <cstdint>
 
+#include "kernels/cuda/alignment.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/rows/rows.h"
 
 namespace segue::kernels::cuda {
@@ -9,22 +11,8 @@ namespace {
 constexpr char kUnaligned[] = "rows are not aligned to 16 bytes";
 constexpr char kTooManyRows[] = "there are more than 2^31 - 1 rows";
 
-// A vector: what the fast kernels move at once.
-constexpr int64_t kVectorBytes = 16;
-constexpr int64_t kVectorElements = 8;
 constexpr int64_t kMaxNormCols = 8192;      // what a CTA keeps in registers
 constexpr int64_t kMaxGroupElements = 256;  // the vectors of a warp
-
-bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
-}
-bool IsAligned(const MatrixView& view) {
-  return view.cols % kVectorElements == 0 && IsAligned(view.data) &&
-         (view.rows <= 1 || view.stride % kVectorElements == 0);
-}
-bool IsAligned(const RowTable& table) {
-  return IsAligned(table.data) && (table.rows <= 1 || table.stride % kVectorElements == 0);
-}
 
 const char* RejectsWeight(const WeightView& weight) {
   if (weight.dtype != DType::kBF16) return "weights are not bfloat16";

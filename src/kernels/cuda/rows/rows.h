@@ -12,7 +12,7 @@
 #include "kernels/activation.h"
 #include "kernels/add.h"
 #include "kernels/check.h"
-#include "kernels/cuda/pack/pack.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/embedding.h"
 #include "kernels/euler_step.h"
 #include "kernels/finite.h"
@@ -51,11 +51,7 @@ Status RefSiluMul(const SiluMulParams& params, const Context& context);
 Status RefTimestepEmbedding(const TimestepEmbeddingParams& params, const Context& context);
 Status RefUnpackLatents(const UnpackLatentsParams& params, const Context& context);
 
-// Null, or why the plain kernel cannot serve.
-template <typename Params>
-const char* Rejects(const Params&, const Context& context) {
-  return RejectsDevice(context);
-}
+// Null, or why the plain kernel cannot serve; NeedsCuda says it for the others.
 const char* RejectsEmbedding(const EmbeddingParams& params, const Context& context);
 const char* RejectsQkNormRope(const QkNormRopeParams& params, const Context& context);
 const char* RejectsRopeHalf(const RopeHalfParams& params, const Context& context);

@@ -1,32 +1,26 @@
 // What the CUDA kernels of this folder do not serve, and why.
 #include <cstdint>
 
-#include "kernels/check.h"
+#include "kernels/cuda/alignment.h"
+#include "kernels/cuda/device_check.h"
 #include "kernels/cuda/vae/vae.h"
 
 namespace segue::kernels::cuda {
 namespace {
 
 constexpr char kUnaligned[] = "pixels are not aligned to 16 bytes";
-constexpr int64_t kVectorElements = 8;     // of 16 bytes
 constexpr int64_t kMaxNormChannels = 384;  // what a group of 16 threads keeps in registers
-
-bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-bool IsAligned(const MatrixView& view) {
-  return view.cols % kVectorElements == 0 && IsAligned(view.data) &&
-         (view.rows <= 1 || view.stride % kVectorElements == 0);
-}
 
 }  // namespace
 
 const char* RejectsConv2d(const Conv2dParams& params, const Context& context) {
-  if (const char* reason = NeedsCuda(params, context)) return reason;
+  if (const char* reason = RejectsDevice(context)) return reason;
   if (params.order != WeightOrder::kOutTapsIn) return "weights lie in the checkpoint's order";
   return params.weight.dtype == DType::kBF16 ? nullptr : "weights are not bfloat16";
 }
 
 const char* RejectsFastChannelNorm(const ChannelNormParams& params, const Context& context) {
-  if (const char* reason = NeedsCuda(params, context)) return reason;
+  if (const char* reason = RejectsDevice(context)) return reason;
   if (!IsAligned(params.x) || !IsAligned(params.y)) return kUnaligned;
   if (params.addend.data != nullptr && !IsAligned(params.addend)) return kUnaligned;
   if (params.sum.data != nullptr && !IsAligned(params.sum)) return kUnaligned;
@@ -37,7 +31,7 @@ const char* RejectsFastChannelNorm(const ChannelNormParams& params, const Contex
 }
 
 const char* RejectsFastUpsample(const UpsampleParams& params, const Context& context) {
-  if (const char* reason = NeedsCuda(params, context)) return reason;
+  if (const char* reason = RejectsDevice(context)) return reason;
   const bool aligned = IsAligned(params.x) && IsAligned(params.y) &&
                        (params.addend.data == nullptr || IsAligned(params.addend));
   if (!aligned) return kUnaligned;
@@ -45,7 +39,7 @@ const char* RejectsFastUpsample(const UpsampleParams& params, const Context& con
 }
 
 const char* RejectsWideAttention(const WideAttentionParams& params, const Context& context) {
-  if (const char* reason = NeedsCuda(params, context)) return reason;
+  if (const char* reason = RejectsDevice(context)) return reason;
   if (context.products == nullptr) return "there is no product library";
   return params.k.rows <= kMaxSoftmaxColumns ? nullptr : "there are more than 65,536 keys";
 }
