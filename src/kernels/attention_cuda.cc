@@ -1,7 +1,6 @@
 #include "kernels/attention_cuda.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace segue::kernels {
 namespace {
@@ -28,35 +27,15 @@ int32_t AttentionCudaCtas(const AttentionCudaParams& params) {
 }
 
 const char* AttentionCudaRejects(const AttentionCudaParams& params) {
-  constexpr int32_t kMaxHeads = 1 << 16;
   if (params.head_dim <= 0 || params.head_dim % 8 != 0 || params.head_dim > 256) {
     return "head_dim is not a multiple of 8 up to 256";
   }
-  if (params.element_type == attention::ElementType::kFloat32) {
-    return "element type is float32, not bfloat16 or float16";
-  }
-  if (params.kv_heads <= 0 || params.q_heads <= 0 || params.q_heads > kMaxHeads ||
-      params.q_heads % params.kv_heads != 0) {
-    return "query heads are no multiple of key/value heads";
-  }
-  if (!(params.softmax_scale > 0.0f) || !std::isfinite(params.softmax_scale)) {
-    return "softmax scale is not a finite number greater than 0";
-  }
-  if (params.source_count <= 0 || params.source_count > kMaxSources) {
-    return "no source tensors, or more than 8";
-  }
-  if (params.capacity.segments <= 0 || params.capacity.segments > kMaxSegments) {
-    return "no segments, or more than 32 in a sequence";
-  }
-  if (params.capacity.sequences <= 0 || params.capacity.sequences > kMaxSequences) {
-    return "no sequences, or more than 2048";
-  }
+  if (const char* reason = AttentionCallRejects(params)) return reason;
   if (params.schedule == nullptr || params.multiprocessors <= 0) {
     return "no schedule in device memory";
   }
   for (int32_t i = 0; i < params.source_count; ++i) {
-    const char* reason = RejectSource(params.sources[i]);
-    if (reason != nullptr) return reason;
+    if (const char* reason = RejectSource(params.sources[i])) return reason;
   }
   return nullptr;
 }

@@ -8,33 +8,17 @@
 #pragma once
 
 #include "device/stream.h"
-#include "kernels/attention_schedule.h"
-#include "segue/attention.h"
+#include "kernels/attention_call.h"
 #include "segue/status.h"
 
 namespace segue::kernels {
 
-struct AttentionCudaParams {
+// head_dim is a multiple of 8 up to 256.
+struct AttentionCudaParams : AttentionCall {
   // Head strides are filled in. Where q_rows is 0, q and o may be null; where kv_rows is 0, k and
   // v. Rows of outputs that segments use must not overlap.
   attention::TensorSet sources[kMaxSources];
-  int32_t source_count = 0;
-  // Device memory, ScheduleBytes(capacity) bytes aligned to 16, made for these heads and this
-  // `causal`.
-  const void* schedule = nullptr;
-  ScheduleCapacity capacity{};
-  // [q_heads, lse_stride] float32 in device memory, or null: the natural logarithm of each row's
-  // sum of exponentials, sequences one after the other, each its segments' rows in order; -infinity
-  // for a row that sees no key.
-  float* lse = nullptr;
-  int64_t lse_stride = 0;
-  int32_t q_heads = 0;
-  int32_t kv_heads = 0;         // divides q_heads
-  int32_t head_dim = 0;         // a multiple of 8 up to 256
   int32_t multiprocessors = 0;  // of the GPU; decides how many CTAs share the work, no byte
-  float softmax_scale = 0.0f;   // greater than 0, finite
-  bool causal = false;
-  attention::ElementType element_type = attention::ElementType::kBFloat16;
 };
 
 // How the kernel cuts its work, by head_dim. An entry of the schedule is two tiles of query rows.

@@ -6,8 +6,7 @@
 #pragma once
 
 #include "device/stream.h"
-#include "kernels/attention_schedule.h"
-#include "segue/attention.h"
+#include "kernels/attention_call.h"
 #include "segue/status.h"
 
 namespace segue::kernels {
@@ -33,28 +32,13 @@ struct AttentionSm90Source {
   int64_t o_head_stride = 128;
 };
 
-struct AttentionSm90Params {
+// `schedule` is made for these `ctas` too; head_dim is 128.
+struct AttentionSm90Params : AttentionCall {
   AttentionSm90Source sources[kMaxSources];
-  int32_t source_count = 0;
-  // Device memory, ScheduleBytes(capacity) bytes aligned to 16, made for these heads, this `causal`
-  // and these `ctas`.
-  const void* schedule = nullptr;
-  ScheduleCapacity capacity{};
   // Device memory, 2 values, zero before the first call; a call leaves them zero. Calls that may
   // run at the same time need counters of their own.
   int32_t* counters = nullptr;
-  // [q_heads, lse_stride] float32 in device memory, or null: the natural logarithm of each row's
-  // sum of exponentials, sequences one after the other, each its segments' rows in order; -infinity
-  // for a row that sees no key.
-  float* lse = nullptr;
-  int64_t lse_stride = 0;
-  int32_t q_heads = 0;
-  int32_t kv_heads = 0;  // divides q_heads
-  int32_t head_dim = 0;
-  int32_t ctas = 0;            // AttentionSm90Ctas()
-  float softmax_scale = 0.0f;  // greater than 0, finite
-  bool causal = false;
-  attention::ElementType element_type = attention::ElementType::kBFloat16;
+  int32_t ctas = 0;  // AttentionSm90Ctas()
 };
 
 // Null when the kernel can run these parameters on a GPU that has it; otherwise the reason.

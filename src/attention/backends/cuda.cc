@@ -15,34 +15,21 @@ using kernels::AttentionCudaTiling;
 
 // Parameters of a call but for what differs between calls.
 AttentionCudaParams ParamsOf(const PlanSettings& settings) {
-  const Options& options = settings.options;
   AttentionCudaParams params;
-  // A plan without tensors has batches without rows.
-  params.source_count = std::max(1, static_cast<int32_t>(settings.tensors.size()));
-  params.q_heads = options.q_heads;
-  params.kv_heads = options.kv_heads;
-  params.head_dim = options.head_dim;
+  SchedulePlan::Fill(settings, params);
   params.multiprocessors = settings.gpu->multiprocessors;
-  params.softmax_scale = options.softmax_scale;
-  params.causal = options.causal;
-  params.element_type = options.element_type;
   return params;
 }
 
 std::string RejectsCuda(const PlanSettings& settings) {
   // The source asks for 8.0; what is built is code for 9.0 alone.
-  const int32_t capability = settings.gpu->compute_capability;
-  if (capability != 90) {
-    return "compute capability " + std::to_string(capability / 10) + "." +
-           std::to_string(capability % 10) + ", and this build has code for 9.0";
-  }
-  if (std::string reason = SchedulePlan::Rejects(settings); !reason.empty()) return reason;
+  std::string reason = SchedulePlan::Rejects(settings, "and this build has code for 9.0");
+  if (!reason.empty()) return reason;
   AttentionCudaParams params = ParamsOf(settings);
-  params.capacity = {settings.max_sequences, settings.max_segments, 0};
   static int32_t somewhere = 0;  // pointers are checked with each call
   params.schedule = &somewhere;
-  const char* reason = kernels::AttentionCudaRejects(params);
-  return reason != nullptr ? reason : "";
+  const char* text = kernels::AttentionCudaRejects(params);
+  return text != nullptr ? text : "";
 }
 
 class CudaPlan : public SchedulePlan {

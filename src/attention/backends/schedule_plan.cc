@@ -62,7 +62,12 @@ std::string DescribeError(const ScheduleHeader& header) {
 
 }  // namespace
 
-std::string SchedulePlan::Rejects(const PlanSettings& settings) {
+std::string SchedulePlan::Rejects(const PlanSettings& settings, const char* wanted) {
+  const int32_t capability = settings.gpu->compute_capability;
+  if (capability != 90) {
+    return "compute capability " + std::to_string(capability / 10) + "." +
+           std::to_string(capability % 10) + ", " + wanted;
+  }
   if (settings.tensors.size() > kernels::kMaxSources) {
     return std::to_string(settings.tensors.size()) + " tensor sets, more than 8";
   }
@@ -70,6 +75,18 @@ std::string SchedulePlan::Rejects(const PlanSettings& settings) {
     return "more than 2^31 - 1 tiles of work";
   }
   return "";
+}
+
+void SchedulePlan::Fill(const PlanSettings& settings, kernels::AttentionCall& call) {
+  const Options& options = settings.options;
+  call.source_count = std::max(1, static_cast<int32_t>(settings.tensors.size()));
+  call.capacity = {settings.max_sequences, settings.max_segments, 0};
+  call.q_heads = options.q_heads;
+  call.kv_heads = options.kv_heads;
+  call.head_dim = options.head_dim;
+  call.softmax_scale = options.softmax_scale;
+  call.causal = options.causal;
+  call.element_type = options.element_type;
 }
 
 SchedulePlan::SchedulePlan(const PlanSettings& settings)

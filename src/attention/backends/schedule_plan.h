@@ -10,6 +10,7 @@
 #include "attention/backends/plan_backend.h"
 #include "attention/backends/schedule_upload.h"
 #include "device/upload_ring.h"
+#include "kernels/attention_call.h"
 #include "kernels/schedule_builder.h"
 
 namespace segue::attention {
@@ -18,8 +19,11 @@ class SchedulePlan : public BackendPlan {
  public:
   explicit SchedulePlan(const PlanSettings& settings);
 
-  // What no schedule has room for; empty: it serves these settings.
-  static std::string Rejects(const PlanSettings& settings);
+  // What no schedule has room for, or no code for the GPU; empty: it serves these settings.
+  // `wanted` follows the GPU's compute capability where that is not 9.0.
+  static std::string Rejects(const PlanSettings& settings, const char* wanted);
+  // What the settings say of every call. A plan without tensors has batches without rows.
+  static void Fill(const PlanSettings& settings, kernels::AttentionCall& call);
 
   // The schedule, then two counters of int32: what is written once a step and what every call may
   // write share no cache line.

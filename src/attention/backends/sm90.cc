@@ -1,5 +1,4 @@
 // Plans of our kernel for Hopper GPUs.
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,34 +16,21 @@ using kernels::AttentionSm90Source;
 
 // Parameters of a call but for what differs between calls.
 AttentionSm90Params ParamsOf(const PlanSettings& settings) {
-  const Options& options = settings.options;
   AttentionSm90Params params;
-  // A plan without tensors has batches without rows.
-  params.source_count = std::max(1, static_cast<int32_t>(settings.tensors.size()));
-  params.q_heads = options.q_heads;
-  params.kv_heads = options.kv_heads;
-  params.head_dim = options.head_dim;
+  SchedulePlan::Fill(settings, params);
   params.ctas = settings.gpu->multiprocessors;
-  params.softmax_scale = options.softmax_scale;
-  params.causal = options.causal;
-  params.element_type = options.element_type;
   return params;
 }
 
 std::string RejectsSm90(const PlanSettings& settings) {
-  const int32_t capability = settings.gpu->compute_capability;
-  if (capability != 90) {
-    return "compute capability " + std::to_string(capability / 10) + "." +
-           std::to_string(capability % 10) + ", not 9.0";
-  }
-  if (std::string reason = SchedulePlan::Rejects(settings); !reason.empty()) return reason;
+  std::string reason = SchedulePlan::Rejects(settings, "not 9.0");
+  if (!reason.empty()) return reason;
   AttentionSm90Params params = ParamsOf(settings);
-  params.capacity = {settings.max_sequences, settings.max_segments, 0};
   alignas(16) static int32_t somewhere[4];  // pointers are checked with each call
   params.schedule = somewhere;
   params.counters = somewhere;
-  const char* reason = kernels::AttentionSm90Rejects(params);
-  return reason != nullptr ? reason : "";
+  const char* text = kernels::AttentionSm90Rejects(params);
+  return text != nullptr ? text : "";
 }
 
 // What the copy engine and 16-byte stores need of a tensor, by name.
