@@ -196,30 +196,30 @@ Status Batch::RunSm90(const Stream& stream) {
   }
   params.ctas = shape_.ctas;
   params.counters = static_cast<int32_t*>(counters_->data());
-  return AttentionSm90(Complete(params), stream);
+  Complete(params);
+  return AttentionSm90(params, stream);
 }
 
 Status Batch::RunCuda(const Stream& stream) {
   AttentionCudaParams params;
   for (size_t s = 0; s < sources_.size(); ++s) params.sources[s] = TensorsOf(sources_[s]);
   params.multiprocessors = shape_.ctas;
-  return AttentionCuda(Complete(params), stream);
+  Complete(params);
+  return AttentionCuda(params, stream);
 }
 
-template <class Params>
-const Params& Batch::Complete(Params& params) const {
-  params.source_count = static_cast<int32_t>(sources_.size());
-  params.schedule = schedule_->data();
-  params.capacity = shape_.capacity;
-  params.lse = static_cast<float*>(device_lse_->data());
-  params.lse_stride = lse_rows_;
-  params.q_heads = options_.q_heads;
-  params.kv_heads = options_.kv_heads;
-  params.head_dim = options_.head_dim;
-  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(options_.head_dim));
-  params.causal = options_.causal;
-  params.element_type = options_.element_type;
-  return params;
+void Batch::Complete(AttentionCall& call) const {
+  call.source_count = static_cast<int32_t>(sources_.size());
+  call.schedule = schedule_->data();
+  call.capacity = shape_.capacity;
+  call.lse = static_cast<float*>(device_lse_->data());
+  call.lse_stride = lse_rows_;
+  call.q_heads = options_.q_heads;
+  call.kv_heads = options_.kv_heads;
+  call.head_dim = options_.head_dim;
+  call.softmax_scale = 1.0f / std::sqrt(static_cast<float>(options_.head_dim));
+  call.causal = options_.causal;
+  call.element_type = options_.element_type;
 }
 
 void Batch::Fetch() {

@@ -102,8 +102,7 @@ class Batch {
   attention::TensorSet TensorsOf(const Source& source) const;
   Status RunSm90(const Stream& stream);
   Status RunCuda(const Stream& stream);
-  template <class Params>
-  const Params& Complete(Params& params) const;  // what both kernels' parameters have
+  void Complete(AttentionCall& call) const;
   float Value(uint16_t bits) const;
   uint16_t Bits(float value) const;
   const std::vector<bool>& Used(const Source& source, int32_t head) const;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 
 namespace segue::kernels {
 
@@ -37,10 +38,7 @@ inline void WaitOrEnd(cudaStream_t stream) {
 
 class AttentionCase : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string reason = NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   // Each returns what went wrong; empty: nothing.
   static std::string Launch(Batch& batch, cudaStream_t stream = nullptr) {

@@ -7,6 +7,7 @@
 
 #include "gpu/attention_batch.h"
 #include "gpu/delayed_attention.h"
+#include "gpu/gpu_rig.h"
 #include "gpu/repeated_runs.h"
 
 namespace segue::kernels {
@@ -16,10 +17,7 @@ constexpr uint32_t kRuns = 2000;  // of each case: 12,000 in all
 
 class AttentionDelays : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string reason = NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   static std::string Fresh(Batch& batch) {
     batch.Upload();

@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 #include "segue/attention_adapters.h"
 #include "segue/attention_plan.h"
 #include "segue/segue.h"
@@ -95,10 +96,7 @@ std::vector<float> RunPlan(const Batch& batch, const Options& options, Place pla
 
 class AttentionFormsGpu : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string reason = kernels::NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   // `rows` bounds the fused rows and the output's.
   static void Check(const std::string& name, int64_t rows, const Form& form) {

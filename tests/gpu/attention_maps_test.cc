@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/gpu_rig.h"
 #include "gpu/plan_rig.h"
 
 namespace segue::attention {
@@ -22,10 +23,7 @@ constexpr int64_t kDim = 128;
 
 class AttentionMapsGpu : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string reason = kernels::NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 };
 
 // Views of fresh memory with the rows that the sets' Q, K and V view, at addresses of which no map

@@ -1,5 +1,6 @@
 // Plans on the GPU: however lengths arrive, outputs are the same bytes.
 #include "segue/attention_plan.h"
+#include "gpu/gpu_rig.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -16,8 +17,7 @@ namespace {
 class AttentionPlanGpu : public testing::TestWithParam<RigKind> {
  protected:
   void SetUp() override {
-    const std::string reason = kernels::NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
+    SEGUE_SKIP_WITHOUT_GPU();
     ASSERT_EQ(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), cudaSuccess);
     ASSERT_EQ(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), cudaSuccess);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/attention_sm90.h"
 #include "kernels/refresh_schedule.h"
@@ -24,8 +25,7 @@ std::string Describe(const ScheduleShape& shape, int32_t sequences) {
 }
 
 TEST(AttentionScheduleGpu, DeviceAndHostAgreeOn1000Layouts) {
-  const std::string reason = NoGpuReason();
-  if (!reason.empty()) GTEST_SKIP() << reason;
+  SEGUE_SKIP_WITHOUT_GPU();
   constexpr int32_t kSequenceCapacity = 300;
   constexpr int32_t kSegmentCapacity = 32;
   constexpr int32_t kWorkCapacity = 40000;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 #include "kernels/attention_sm90.h"
 
 namespace segue::kernels {
@@ -12,8 +13,7 @@ namespace {
 
 // A graph captured with one set of lengths, replayed with others, gives an eager call's bytes.
 TEST(AttentionSm90Graph, ReplaysWithOtherLengths) {
-  const std::string reason = NoGpuReason();
-  if (!reason.empty()) GTEST_SKIP() << reason;
+  SEGUE_SKIP_WITHOUT_GPU();
 
   const std::vector<std::vector<SequenceLengths>> sets = {
       {{{64, 64}, {64, 64}}, {{64, 64}, {64, 64}}},

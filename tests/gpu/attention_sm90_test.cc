@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 
 namespace segue::kernels {
 namespace {
@@ -18,10 +19,7 @@ using attention::ElementType;
 
 class AttentionSm90Gpu : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string reason = NoGpuReason();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   const Stream stream_ = Stream::Cuda(nullptr);
 

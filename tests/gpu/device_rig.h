@@ -13,9 +13,7 @@
 #include "device/cuda_memory.h"
 #include "device/gpu.h"
 #include "device/gpu_stream.h"
-
-#define SEGUE_SKIP_WITHOUT_GPU() \
-  if (const auto traits = CurrentGpuTraits(); !traits) GTEST_SKIP() << traits.error().Message()
+#include "gpu/gpu_rig.h"
 
 namespace segue {
 

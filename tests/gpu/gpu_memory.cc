@@ -86,6 +86,9 @@ GpuMemory::GpuMemory(int64_t bytes, Place place) : bytes_(bytes) {
 GpuMemory::~GpuMemory() { free_(); }
 void GpuMemory::Write(const void* from) {
   cudaMemcpy(data_, from, static_cast<size_t>(bytes_), cudaMemcpyHostToDevice);
+  // The copy may go on when it returns, and streams that do not wait for this one would overtake
+  // it.
+  cudaStreamSynchronize(nullptr);
 }
 void GpuMemory::Read(void* to) const {
   cudaMemcpy(to, data_, static_cast<size_t>(bytes_), cudaMemcpyDeviceToHost);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,26 +9,10 @@
 #include <vector>
 
 #include "gpu/attention_batch.h"
+#include "gpu/gpu_rig.h"
 #include "kernels/pack_case.h"
 
 namespace segue::kernels {
-
-// In a test: reports it as skipped where there is no GPU.
-#define SEGUE_SKIP_WITHOUT_GPU()            \
-  const std::string no_gpu = NoGpuReason(); \
-  if (!no_gpu.empty()) GTEST_SKIP() << no_gpu
-
-inline std::string Text(const Status& status) {
-  return status.ok() ? "" : status.error().Message();
-}
-
-// Waits, and returns what the device complains about.
-inline std::string Finish() {
-  const cudaError_t status = cudaDeviceSynchronize();
-  return status == cudaSuccess ? "" : cudaGetErrorString(status);
-}
-
-inline Context OnGpu(void* stream = nullptr) { return {.stream = Stream::Cuda(stream)}; }
 
 // Memories of a case side by side in one allocation, so that a case costs one copy each way. Where
 // an access leaves its memory it meets canaries of the next.

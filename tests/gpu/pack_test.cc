@@ -248,9 +248,9 @@ TEST(PackGpu, GraphReplaysWithOtherMasks) {
   cudaGraphExec_t executable = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaStreamBeginCapture(side, cudaStreamCaptureModeGlobal), cudaSuccess);
-  EXPECT_EQ(Text(PackIndex(index, OnGpu(side))), "");
-  EXPECT_EQ(Text(PackRows(pack, OnGpu(side))), "");
-  EXPECT_EQ(Text(ScatterRows(scatter, OnGpu(side))), "");
+  EXPECT_EQ(Text(PackIndex(index, OnGpu(false, side))), "");
+  EXPECT_EQ(Text(PackRows(pack, OnGpu(false, side))), "");
+  EXPECT_EQ(Text(ScatterRows(scatter, OnGpu(false, side))), "");
   ASSERT_EQ(cudaStreamEndCapture(side, &graph), cudaSuccess);
   size_t nodes = 0;
   ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);

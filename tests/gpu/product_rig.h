@@ -18,10 +18,6 @@
 
 namespace segue::kernels {
 
-inline std::string Text(const Status& status) {
-  return status.ok() ? "" : status.error().Message();
-}
-
 // For names in reports.
 inline void PrintTo(const ProductForm& form, std::ostream* out) { *out << form.ToString(); }
 

@@ -76,10 +76,7 @@ class HeadWeight {
 
 class RowsHeadsGpu : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string no_gpu = NoGpuReason();
-    if (!no_gpu.empty()) GTEST_SKIP() << no_gpu;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   ThreadPool pool_{2};
   Context on_host_{.stream = Stream::Cpu(pool_)};

@@ -45,10 +45,7 @@ constexpr int64_t kWidths[] = {1, 7, 8, 64, 250, 256, 264, 3072, 4096, 4104, 819
 class RowsNormsGpu : public testing::Test {
  protected:
   // Norm of rows of `cols`; an index table of 3 rows.
-  void SetUp() override {
-    const std::string no_gpu = NoGpuReason();
-    if (!no_gpu.empty()) GTEST_SKIP() << no_gpu;
-  }
+  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
 
   ThreadPool pool_{2};
   Context on_host_{.stream = Stream::Cpu(pool_)};

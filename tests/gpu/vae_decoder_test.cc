@@ -13,9 +13,8 @@
 namespace segue::model {
 namespace {
 
-using kernels::GpuMatrix;
+using kernels::DeviceMatrix;
 using kernels::Rounding;
-using kernels::Text;
 using kernels::VaeRig;
 
 double SquaredError(const std::vector<float>& a, const std::vector<float>& b) {
@@ -61,16 +60,14 @@ class Decoders {
   std::vector<float> OnGpu(const std::vector<float>& latents, int64_t height, int64_t width,
                            How how) const {
     const VaeConfig& config = gpu_->config();
-    const GpuMatrix from(height * width, config.z_dim);
-    std::vector<uint16_t> bits;
-    for (const float value : latents) bits.push_back(FloatToBF16(value));
-    from.Write(bits);
-    const GpuMatrix samples(64 * height * width, 3);
+    const DeviceMatrix from({.data = latents, .rows = height * width, .cols = config.z_dim}, 0);
+    const DeviceMatrix samples = DeviceMatrix::Poisoned(64 * height * width, 3, 0);
     Arena counting;
     VaeWorkspace::LayOut(counting, config, height, width, DType::kBF16);
-    // Poisoned, and 64 canaries behind it.
-    GpuMatrix memory(1, counting.used_bytes() / 2);
-    GivenMemory given(memory.View().data);
+    // Poisoned, with canaries in front and behind.
+    const DeviceBytes memory(counting.used_bytes() + 2 * kGuardBytes);
+    auto* begin = static_cast<uint8_t*>(memory.data()) + kGuardBytes;
+    GivenMemory given(begin);
     auto arena = Arena::Create(given, counting.used_bytes());
     EXPECT_TRUE(arena.ok());
     if (how == How::kReference) {
@@ -94,11 +91,16 @@ class Decoders {
       EXPECT_EQ(Text(enqueue()), "");
       EXPECT_EQ(rig_.Finish(), "");
     }
-    EXPECT_TRUE(samples.CanariesLive() && memory.CanariesLive());
-    return samples.Floats();
+    EXPECT_TRUE(samples.CanariesLive());
+    const std::vector<uint8_t> canaries(kGuardBytes, 0xff);
+    EXPECT_EQ(Read(memory.data(), kGuardBytes), canaries);
+    EXPECT_EQ(Read(begin + counting.used_bytes(), kGuardBytes), canaries);
+    return samples.Get().data;
   }
 
  private:
+  static constexpr int64_t kGuardBytes = 256;
+
   // Somebody else's memory.
   class GivenMemory final : public DeviceMemory {
    public:

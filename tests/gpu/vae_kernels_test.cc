@@ -1,6 +1,7 @@
 // The decoder's operations on a GPU: fast kernels give the plain ones' bytes, and these are right.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "device/gpu_graph.h"
 #include "gpu/vae_rig.h"
@@ -24,10 +25,10 @@ struct NormResult {
 };
 
 NormResult RunNorm(const VaeRig& rig, const NormCase& one, Rounding rounding, bool reference) {
-  const GpuMatrix x = GpuMatrix::Random(one.pixels, one.channels, 1, 3.0f, one.padding);
-  const GpuMatrix addend = GpuMatrix::Random(one.pixels, one.channels, 2, 1.0f, one.padding);
-  const GpuMatrix gamma = GpuMatrix::Random(1, one.channels, 3);
-  const GpuMatrix y(one.pixels, one.channels, one.padding);
+  const DeviceMatrix x(RandomValues(one.pixels, one.channels, 1, 3.0f), one.padding);
+  const DeviceMatrix addend(RandomValues(one.pixels, one.channels, 2, 1.0f), one.padding);
+  const DeviceMatrix gamma(RandomValues(1, one.channels, 3), 0);
+  const DeviceMatrix y = DeviceMatrix::Poisoned(one.pixels, one.channels, one.padding);
   ChannelNormParams params = {.x = x.View(),
                               .gamma = gamma.Weight({one.channels}),
                               .y = one.in_place && !one.add ? x.View() : y.View(),
@@ -41,7 +42,7 @@ NormResult RunNorm(const VaeRig& rig, const NormCase& one, Rounding rounding, bo
   EXPECT_EQ(Text(ChannelNorm(params, rig.On(reference))), "");
   EXPECT_EQ(rig.Finish(), "");
   EXPECT_TRUE(x.CanariesLive() && addend.CanariesLive() && y.CanariesLive());
-  const GpuMatrix& out = !one.in_place ? y : one.add ? addend : x;
+  const DeviceMatrix& out = !one.in_place ? y : one.add ? addend : x;
   return {out.Bits(), one.add ? x.Bits() : std::vector<uint16_t>{}};
 }
 
@@ -71,9 +72,9 @@ TEST(VaeGpu, NormsAreTheHosts) {
   ThreadPool pool(2);
   for (const int64_t channels : {20, 96, 384}) {
     for (const bool silu : {false, true}) {
-      const GpuMatrix x = GpuMatrix::Random(500, channels, 1, 0.2f);
-      const GpuMatrix gamma = GpuMatrix::Random(1, channels, 3);
-      const GpuMatrix y(500, channels);
+      const DeviceMatrix x(RandomValues(500, channels, 1, 0.2f), 0);
+      const DeviceMatrix gamma(RandomValues(1, channels, 3), 0);
+      const DeviceMatrix y = DeviceMatrix::Poisoned(500, channels, 0);
       ASSERT_EQ(Text(ChannelNorm({.x = x.View(),
                                   .gamma = gamma.Weight({channels}),
                                   .y = y.View(),
@@ -82,8 +83,8 @@ TEST(VaeGpu, NormsAreTheHosts) {
                                  rig.On())),
                 "");
       ASSERT_EQ(rig.Finish(), "");
-      std::vector<float> from = x.Floats();
-      std::vector<float> weight = gamma.Floats();
+      std::vector<float> from = x.Get().data;
+      std::vector<float> weight = gamma.Get().data;
       std::vector<float> wanted(from.size());
       ASSERT_EQ(Text(ChannelNorm({.x = ContiguousMatrix(from.data(), 500, channels),
                                   .gamma = {.data = weight.data(), .shape = {channels}},
@@ -92,7 +93,7 @@ TEST(VaeGpu, NormsAreTheHosts) {
                                   .rounding = Rounding::kBF16},
                                  {.stream = Stream::Cpu(pool)})),
                 "");
-      const std::vector<float> got = y.Floats();
+      const std::vector<float> got = y.Get().data;
       int64_t different = 0;
       for (size_t i = 0; i < got.size(); ++i) {
         different += got[i] == wanted[i] ? 0 : 1;
@@ -107,15 +108,14 @@ TEST(VaeGpu, PixelsOfZerosAndHugeOnesGiveZeros) {
   const VaeRig rig;
   SEGUE_SKIP_WITHOUT_VAE(rig);
   for (const float value : {0.0f, 0x1p70f}) {
-    const GpuMatrix x(3, 96);
-    x.Write(std::vector<uint16_t>(3 * 96, FloatToBF16(value)));
-    const GpuMatrix gamma = GpuMatrix::Random(1, 96, 3);
-    const GpuMatrix y(3, 96);
+    const DeviceMatrix x({.data = std::vector<float>(3 * 96, value), .rows = 3, .cols = 96}, 0);
+    const DeviceMatrix gamma(RandomValues(1, 96, 3), 0);
+    const DeviceMatrix y = DeviceMatrix::Poisoned(3, 96, 0);
     ASSERT_EQ(
         Text(ChannelNorm({.x = x.View(), .gamma = gamma.Weight({96}), .y = y.View()}, rig.On())),
         "");
     ASSERT_EQ(rig.Finish(), "");
-    for (const float got : y.Floats()) EXPECT_EQ(got, 0.0f);
+    for (const float got : y.Get().data) EXPECT_EQ(got, 0.0f);
   }
 }
 
@@ -126,9 +126,9 @@ TEST(VaeGpu, DoublesMaps) {
     for (const bool add : {false, true}) {
       for (const bool reference : {false, true}) {
         const int64_t height = 5, width = 7;
-        const GpuMatrix x = GpuMatrix::Random(height * width, channels, 1);
-        const GpuMatrix addend = GpuMatrix::Random(height * width, channels, 2);
-        const GpuMatrix y(4 * height * width, channels, 8);
+        const DeviceMatrix x(RandomValues(height * width, channels, 1), 0);
+        const DeviceMatrix addend(RandomValues(height * width, channels, 2), 0);
+        const DeviceMatrix y = DeviceMatrix::Poisoned(4 * height * width, channels, 8);
         ASSERT_EQ(Text(Upsample({.x = x.View(),
                                  .addend = add ? addend.View() : MatrixView{},
                                  .height = height,
@@ -138,7 +138,7 @@ TEST(VaeGpu, DoublesMaps) {
                   "");
         ASSERT_EQ(rig.Finish(), "");
         EXPECT_TRUE(y.CanariesLive());
-        const std::vector<float> a = x.Floats(), b = addend.Floats(), got = y.Floats();
+        const std::vector<float> a = x.Get().data, b = addend.Get().data, got = y.Get().data;
         for (int64_t i = 0; i < static_cast<int64_t>(got.size()); ++i) {
           const int64_t pixel = i / channels;
           const int64_t from = pixel / (2 * width) / 2 * width + pixel % (2 * width) / 2;
@@ -227,19 +227,20 @@ TEST(VaeGpu, ConvolutionsAreRight) {
     const int64_t pixels = one.height * one.width;
     const int64_t taps = one.kernel * one.kernel;
     const auto deviation = static_cast<float>(1 / std::sqrt(double(taps * one.in)));
-    const GpuMatrix x = GpuMatrix::Random(pixels, one.in, 1);
-    const GpuMatrix weight = GpuMatrix::Random(one.out, one.in * taps, 2, deviation);
-    const GpuMatrix bias = GpuMatrix::Random(1, one.out, 3);
-    const GpuMatrix residual = GpuMatrix::Random(pixels, one.out, 4);
-    const GpuMatrix ordered(one.out, one.in * taps);
+    const DeviceMatrix x(RandomValues(pixels, one.in, 1), 0);
+    const DeviceMatrix weight(RandomValues(one.out, one.in * taps, 2, deviation), 0);
+    const DeviceMatrix bias(RandomValues(1, one.out, 3), 0);
+    const DeviceMatrix residual(RandomValues(pixels, one.out, 4), 0);
+    const DeviceMatrix ordered = DeviceMatrix::Poisoned(one.out, one.in * taps, 0);
     const Shape shape = {one.out, one.in, one.kernel, one.kernel};
     ASSERT_EQ(Text(ReorderConvolutionWeight({.weight = weight.Weight(shape),
                                              .y = static_cast<uint16_t*>(ordered.View().data)},
                                             rig.On())),
               "");
     std::vector<std::vector<uint16_t>> runs;
+    std::vector<float> got;
     for (int run = 0; run < 2; ++run) {
-      const GpuMatrix y(pixels, one.out);
+      const DeviceMatrix y = DeviceMatrix::Poisoned(pixels, one.out, 0);
       ASSERT_EQ(Text(Conv2d({.x = x.View(),
                              .height = one.height,
                              .width = one.width,
@@ -253,10 +254,11 @@ TEST(VaeGpu, ConvolutionsAreRight) {
       ASSERT_EQ(rig.Finish(), "");
       EXPECT_TRUE(y.CanariesLive() && ordered.CanariesLive());
       runs.push_back(y.Bits());
+      got = y.Get().data;
     }
     EXPECT_EQ(runs[0], runs[1]);
-    const std::vector<float> a = x.Floats(), w = weight.Floats(), b = bias.Floats();
-    const std::vector<float> r = residual.Floats();
+    const std::vector<float> a = x.Get().data, w = weight.Get().data, b = bias.Get().data;
+    const std::vector<float> r = residual.Get().data;
     std::mt19937 engine(5);
     for (int sample = 0; sample < 300; ++sample) {
       const int64_t pixel = sample == 0 ? 0 : sample == 1 ? pixels - 1 : engine() % pixels;
@@ -270,7 +272,7 @@ TEST(VaeGpu, ConvolutionsAreRight) {
         wanted += r[at];
         bound += std::abs(wanted) * 0x1p-8 + 0x1p-14;
       }
-      ASSERT_NEAR(BF16ToFloat(runs[0][at]), wanted, bound)
+      ASSERT_NEAR(got[at], wanted, bound)
           << one.in << " to " << one.out << " channels at " << pixel << ", " << channel;
     }
   }
@@ -280,18 +282,18 @@ TEST(VaeGpu, ConvolutionWeightsKeepTheLastFrame) {
   const VaeRig rig;
   SEGUE_SKIP_WITHOUT_VAE(rig);
   const Shape shape = {5, 7, 3, 3, 3};
-  const GpuMatrix weight = GpuMatrix::Random(5, 7 * 27, 1);
-  const GpuMatrix y(5, 9 * 7);
+  const DeviceMatrix weight(RandomValues(5, 7 * 27, 1), 0);
+  const DeviceMatrix y = DeviceMatrix::Poisoned(5, 9 * 7, 0);
   ASSERT_EQ(
       Text(ReorderConvolutionWeight(
           {.weight = weight.Weight(shape), .y = static_cast<uint16_t*>(y.View().data)}, rig.On())),
       "");
   ASSERT_EQ(rig.Finish(), "");
   EXPECT_TRUE(y.CanariesLive());
-  const std::vector<uint16_t> from = weight.Bits(), got = y.Bits();
+  const std::vector<float> from = weight.Get().data, got = y.Get().data;
   for (size_t i = 0; i < got.size(); ++i) {
     const size_t out = i / 63, tap = i / 7 % 9, in = i % 7;
-    EXPECT_EQ(got[i], from[(out * 7 + in) * 27 + 18 + tap]) << i;
+    EXPECT_EQ(FloatToBF16(got[i]), FloatToBF16(from[(out * 7 + in) * 27 + 18 + tap])) << i;
   }
 }
 
@@ -299,12 +301,13 @@ TEST(VaeGpu, WideAttentionIsRightInAnyChunks) {
   const VaeRig rig;
   SEGUE_SKIP_WITHOUT_VAE(rig);
   for (const auto& [rows, d] : {std::pair<int64_t, int64_t>{1092, 384}, {256, 64}, {12, 64}}) {
-    const GpuMatrix padded = GpuMatrix::Random((rows + 7) / 8 * 8, 3 * d, 1);
+    const DeviceMatrix padded(RandomValues((rows + 7) / 8 * 8, 3 * d, 1), 0);
     const MatrixView qkv = padded.View().Rows(0, rows);
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
     std::vector<std::vector<uint16_t>> runs;
+    std::vector<float> outputs;
     for (const int64_t chunk : {rows, (rows + 1) / 2, (rows + 4) / 5}) {
-      const GpuMatrix o(rows, d, 8);
+      DeviceMatrix o = DeviceMatrix::Poisoned(rows, d, 8);
       const DeviceBytes workspace(chunk * WideAttentionRowBytes(rows));
       const auto enqueue = [&] {
         return WideAttention({.q = qkv.Cols(0, d),
@@ -322,13 +325,14 @@ TEST(VaeGpu, WideAttentionIsRightInAnyChunks) {
       runs.push_back(o.Bits());
       const auto graph = GpuGraph::Capture(*rig.stream, enqueue);
       ASSERT_TRUE(graph.ok()) << graph.error().Message();
-      o.Write(std::vector<uint16_t>(static_cast<size_t>(rows * d), 0xffff));
+      outputs = o.Get().data;
+      o.Poison();
       ASSERT_EQ(Text(graph->Launch(*rig.stream)), "");
       ASSERT_EQ(rig.Finish(), "");
       runs.push_back(o.Bits());
     }
     for (const auto& run : runs) EXPECT_EQ(run, runs[0]) << rows;
-    const std::vector<float> values = padded.Floats();
+    const std::vector<float> values = padded.Get().data;
     const auto at = [&](int64_t row, int64_t col) -> double {
       return values[static_cast<size_t>(row * 3 * d + col)];
     };
@@ -347,7 +351,7 @@ TEST(VaeGpu, WideAttentionIsRightInAnyChunks) {
         for (int64_t key = 0; key < rows; ++key) {
           wanted += weights[static_cast<size_t>(key)] / sum * at(key, 2 * d + i);
         }
-        const double got = BF16ToFloat(runs[0][static_cast<size_t>(row * d + i)]);
+        const double got = outputs[static_cast<size_t>(row * d + i)];
         error += (got - wanted) * (got - wanted);
         norm += wanted * wanted;
       }
