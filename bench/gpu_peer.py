@@ -195,8 +195,6 @@ def choose_attention(rows, heads, head_dim, arguments, timer):
         candidates.append((call, name))
     chosen = fastest(candidates, timer)[1]
     only(chosen)
-    torch.backends.cuda.enable_math_sdp(True)
-    torch.backends.cuda.enable_mem_efficient_sdp(True)
     return f"{chosen} attention, "
 
 
@@ -287,6 +285,7 @@ def channels_last(module):
 def vae_candidates(arguments, timer):
     from diffusers import AutoencoderKLQwenImage
 
+    torch.backends.cudnn.benchmark = True  # the fastest algorithm of every convolution
     config = read_config(arguments.config / "vae")
     shape = (1, config["z_dim"], 1, arguments.height // 8, arguments.width // 8)
 
