@@ -12,16 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "gpu/device_rig.h"
+#include "gpu/emoji_model.h"
+#include "gpu/gpu_rig.h"
 
 namespace segue {
 namespace {
-
-// The sources' emoji model, or that of the working directory where the program was carried.
-std::string EmojiModel() {
-  const std::string in_sources = std::string(SEGUE_SOURCE_DIR) + "/models/emoji";
-  return std::filesystem::exists(in_sources) ? in_sources : "models/emoji";
-}
 
 Request Wish(const std::string& prompt, int width, int height, int steps, double guidance) {
   Request request;

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.h"
 #include "device/gpu_graph.h"
+#include "gpu/emoji_model.h"
 #include "gpu/vae_rig.h"
 #include "model/vae/decoder.h"
 #include "model/weights/checkpoint.h"
@@ -160,7 +161,7 @@ void ExpectRight(const Decoders& decoders, int64_t height, int64_t width, uint32
 TEST(VaeDecoderGpu, OfTheEmojiModel) {
   VaeRig rig;
   SEGUE_SKIP_WITHOUT_VAE(rig);
-  const auto checkpoint = Checkpoint::Open(std::string(SEGUE_SOURCE_DIR) + "/models/emoji");
+  const auto checkpoint = Checkpoint::Open(EmojiModel());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().Message();
   const Decoders decoders(rig, checkpoint->vae_config(), checkpoint->vae());
   ExpectRight(decoders, 16, 16, 8);
