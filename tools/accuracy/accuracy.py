@@ -17,6 +17,7 @@ ours is the engine's bfloat16 mode.
 
 import argparse
 import contextlib
+import inspect
 import json
 import math
 import shutil
@@ -204,7 +205,9 @@ def random_transformer(directory, device):
     from diffusers import QwenImageTransformer2DModel
 
     config = json.loads((directory / "transformer" / "config.json").read_text())
-    config = {key: value for key, value in config.items() if not key.startswith("_")}
+    # Published configurations have entries that the class no longer knows.
+    known = inspect.signature(QwenImageTransformer2DModel.__init__).parameters
+    config = {key: value for key, value in config.items() if key in known}
     with torch.device("meta"):
         model = QwenImageTransformer2DModel(**config)
     # The rotation's tables are no parameters: made anew where there is memory behind them.
