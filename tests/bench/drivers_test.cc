@@ -94,5 +94,16 @@ TEST(Drivers, PicturesAreTimedByStages) {
   EXPECT_GE(*(*rows)[1].max_us, stages);
 }
 
+TEST(Drivers, PicturesOfRandomWeightsBorrowATokenizer) {
+  const std::string model = std::string(SEGUE_SOURCE_DIR) + "/models/emoji";
+  const std::string text = "gpu_image small width=64 height=64 steps=2 guidance=1 pictures=1 " +
+                           std::string("device=cpu model=") + model + " tokenizer=" + model +
+                           "/tokenizer";
+  const std::vector<Case> cases = *ParseSuite(text);
+  const auto rows = Drivers().at("gpu_image")(cases[0], Quick());
+  ASSERT_TRUE(rows.ok()) << rows.error().Message();
+  EXPECT_EQ((*rows)[0].note, "random weights");
+}
+
 }  // namespace
 }  // namespace segue::bench
