@@ -46,6 +46,12 @@ Result<GpuMemoryInfo> FreeAndTotal() {
                        .total_bytes = static_cast<int64_t>(total_bytes)};
 }
 
+Result<GpuMemoryInfo> FreeAndTotal(int device) {
+  const CurrentDevice current(device);
+  SEGUE_RETURN_IF_ERROR(CheckCuda(kOperation, "cudaSetDevice", current.status()));
+  return FreeAndTotal();
+}
+
 Status SetToZero(void* memory, int64_t bytes, void* stream) {
   return CheckCuda(kOperation, "cudaMemsetAsync",
                    cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), StreamOf(stream)));

@@ -20,7 +20,7 @@ struct DeviceInfo {
   int index = 0;
   std::string name;
   int64_t total_bytes = 0;
-  int64_t free_bytes = 0;
+  int64_t free_bytes = 0;  // of a GPU not asked for, which would make a context there: 0
 };
 
 // Memory of one device, aligned to 256 bytes. Implementations: host memory; CUDA device memory.
@@ -39,7 +39,8 @@ class DeviceMemory {
 DeviceInfo HostInfo();
 DeviceMemory& HostMemory();
 
-// CUDA devices; in a build without CUDA, or on a machine without a driver, an Error that says why.
+// CUDA devices, without making a context on any; in a build without CUDA, or on a machine without a
+// driver, an Error that says why.
 Result<std::vector<DeviceInfo>> CudaDevices();
 
 }  // namespace segue

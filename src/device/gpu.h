@@ -27,6 +27,8 @@ struct GpuMemoryInfo {
 };
 // Memory of the current device, other programs' use included.
 Result<GpuMemoryInfo> FreeAndTotal();
+// Of another one, which leaves the current device as it is.
+Result<GpuMemoryInfo> FreeAndTotal(int device);
 
 // Enqueues zeros into device memory.
 Status SetToZero(void* memory, int64_t bytes, void* stream);

@@ -27,6 +27,8 @@ Status SetCurrentDevice(int) { return NoCuda("choose a GPU"); }
 
 Result<GpuMemoryInfo> FreeAndTotal() { return NoCuda("ask the GPU for its memory"); }
 
+Result<GpuMemoryInfo> FreeAndTotal(int) { return NoCuda("ask the GPU for its memory"); }
+
 Status SetToZero(void*, int64_t, void*) { return NoCuda("set device memory to zero"); }
 
 Status CopyPieces(const DevicePieces&, const DevicePieces&, int64_t, int64_t, void*) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/device.h"
+#include "device/gpu.h"
 #include "model/memory_plan.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
@@ -55,12 +56,8 @@ ComponentSummary SummariseFiles(const std::filesystem::path& directory, const st
 
 // What the GPU of this index has free; 0: unknown.
 int64_t FreeOnGpu(int index) {
-  const auto devices = CudaDevices();
-  if (!devices.ok()) return 0;
-  for (const DeviceInfo& device : *devices) {
-    if (device.index == index) return device.free_bytes;
-  }
-  return 0;
+  const Result<GpuMemoryInfo> memory = FreeAndTotal(index);
+  return memory.ok() ? memory->free_bytes : 0;
 }
 
 Status PlanOnGpu(const model::Checkpoint& checkpoint, const runtime::Settings& settings, int gpu,

@@ -183,5 +183,35 @@ TEST(CudaDevices, LeavesTheCurrentDeviceAlone) {
   EXPECT_TRUE(SetCurrentDevice(0).ok());
 }
 
+// Names are read on every start, on hosts whose other GPUs are somebody else's.
+TEST(CudaDevices, MakesNoContext) {
+  SEGUE_SKIP_WITHOUT_GPU();
+  using StateOf = int (*)(int device, unsigned* flags, int* active);
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry, 12000,
+                                             cudaEnableDefault, &found),
+            cudaSuccess);
+  ASSERT_EQ(found, cudaDriverEntryPointSuccess);
+  const auto active = [&](int device) {
+    unsigned flags = 0;
+    int is = -1;
+    EXPECT_EQ(reinterpret_cast<StateOf>(entry)(device, &flags, &is), 0);
+    return is;
+  };
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  std::vector<int> before;
+  before.reserve(static_cast<size_t>(count));
+  for (int device = 0; device < count; ++device) before.push_back(active(device));
+  const auto devices = CudaDevices();
+  ASSERT_TRUE(devices.ok()) << devices.error().Message();
+  ASSERT_EQ(devices->size(), before.size());
+  for (int device = 0; device < count; ++device) {
+    EXPECT_EQ(active(device), before[static_cast<size_t>(device)]) << device;
+    EXPECT_GT((*devices)[static_cast<size_t>(device)].total_bytes, 0);
+  }
+}
+
 }  // namespace
 }  // namespace segue
