@@ -1,6 +1,7 @@
 // Memory that runs out when a test says so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 
@@ -10,7 +11,7 @@ namespace segue {
 
 // Hands allocations on to another memory and refuses one of them. A test of a small run does it for
 // every k until nothing is refused any more, and sees each time that live() is zero in the end.
-// For one thread at a time.
+// Any number of threads may call where the other memory lets them.
 class FailingMemory : public DeviceMemory {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -43,9 +44,9 @@ class FailingMemory : public DeviceMemory {
   DeviceMemory& memory_;
   int64_t fail_at_;
   bool for_good_;
-  int64_t asked_ = 0;
-  int64_t live_ = 0;
-  bool refused_ = false;
+  std::atomic<int64_t> asked_{0};
+  std::atomic<int64_t> live_{0};
+  std::atomic<bool> refused_{false};
 };
 
 }  // namespace segue

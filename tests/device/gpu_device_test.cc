@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/arena.h"
+#include "device/counted_memory.h"
 #include "device/cuda_memory.h"
 #include "device/failing_memory.h"
 #include "device/gpu.h"
@@ -63,6 +64,25 @@ TEST(FailingMemory, RefusesForGood) {
   EXPECT_EQ(memory.Allocate(8), nullptr);
   EXPECT_EQ(memory.Allocate(8), nullptr);
   EXPECT_EQ(memory.live(), 0);
+}
+
+TEST(CountedMemory, KnowsWhatLivesAndTheMostThatDid) {
+  FailingMemory failing(HostMemory(), 2);
+  CountedMemory memory(failing);
+  void* first = memory.Allocate(100);
+  void* second = memory.Allocate(50);
+  EXPECT_EQ(memory.Allocate(1000), nullptr);  // a refused allocation counts for nothing
+  EXPECT_EQ(memory.live_bytes(), 150);
+  memory.Free(first);
+  memory.Free(nullptr);
+  EXPECT_EQ(memory.live_bytes(), 50);
+  void* third = memory.Allocate(10);
+  EXPECT_EQ(memory.live_bytes(), 60);
+  memory.Free(second);
+  memory.Free(third);
+  EXPECT_EQ(memory.live_bytes(), 0);
+  EXPECT_EQ(memory.peak_bytes(), 150);
+  EXPECT_EQ(failing.live(), 0);
 }
 
 // On a machine without a GPU, with CUDA in the build or without.
