@@ -36,6 +36,13 @@ struct ProductForm {
   std::string ToString() const;
 };
 
+struct ProductShape {
+  ProductForm form;
+  int64_t rows = 0;
+
+  auto operator<=>(const ProductShape&) const = default;
+};
+
 // Error (kInvalidArgument) unless the form is one of those above.
 Status CheckProductForm(const char* operation, const ProductForm& form);
 

@@ -37,11 +37,6 @@ struct ProductParams {
   ProductEpilogue epilogue = ProductEpilogue::kNone;
 };
 
-struct ProductShape {
-  ProductForm form;
-  int64_t rows = 0;
-};
-
 // Thread-compatible: one call at a time. Products share the workspace, so all streams they are
 // enqueued on must be ordered one after another.
 class ProductLibrary {
@@ -53,8 +48,8 @@ class ProductLibrary {
     // still work, at times slower. 32 MiB is what cuBLASLt is made for on this architecture.
     void* workspace = nullptr;
     int64_t workspace_bytes = 0;
-    // Where Warm takes its scratch memory from, which it gives back; outlives the library. Null:
-    // Warm is refused.
+    // Where Warm takes its scratch memory from, which it gives back, unless it is given some, and
+    // where PackedEqualsParts does; outlives the library. Null: those are refused.
     DeviceMemory* memory = nullptr;
     // How long Warm runs a shape whose calls are long (50 us and more), to time them at the clock
     // that a chip at its power limit settles at.
@@ -77,11 +72,16 @@ class ProductLibrary {
   // launches and waits: 30 ms a shape, hot_seconds where calls are long, 1 ms where the choice was
   // kept and only has to pass the comparison again. To be called where a step may take its time,
   // before a capture. Keeps what it chose in the cache; that this failed is no error
-  // (cache_problem).
+  // (cache_problem). Its scratch memory is one allocation of ScratchBytes from `scratch`, or from
+  // the settings' memory where that is null.
   //
   // Errors: `stream` is capturing (kInvalidArgument); scratch memory (kOutOfMemory); a form without
   // an algorithm (kUnsupported). Products work afterwards as before.
-  Status Warm(Span<const ProductShape> shapes, const Stream& stream);
+  Status Warm(Span<const ProductShape> shapes, const Stream& stream,
+              DeviceMemory* scratch = nullptr);
+  // What Warm would take for these shapes; 0: all are chosen. Error (kInvalidArgument): a form that
+  // is none.
+  Result<int64_t> ScratchBytes(Span<const ProductShape> shapes) const;
 
   // Whether one product on a weight of parts, one below the other, gives every part's bytes: tried
   // on synthetic operands of this form, of which `part_n` are the rows of each part (form.n is

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/product_scratch.h"
 #include "weights/files.h"
 
 namespace segue::kernels {
@@ -146,6 +147,22 @@ TEST(ProductChoice, WhatCannotBeWrittenIsLeftAlone) {
   EXPECT_EQ(written.error().argument, path);
   EXPECT_FALSE(ReadProductChoices(path).ok());
   EXPECT_FALSE(WriteProductChoices("/proc/none/choices.txt", "text").ok());
+}
+
+TEST(ProductScratch, HoldsTheLargestOfEveryBucketOnce) {
+  const ProductForm wide = {.n = 12288, .k = 3072, .bias = true};
+  const ProductForm cut = {.n = 3072, .k = 12288, .k_splits = 2, .bias = true};
+  const int64_t workspace = int64_t{4} << 20;
+  const int64_t at_once = ProductRowsAtOnce(cut, workspace);
+  ASSERT_EQ(at_once, 128);
+  // 300 rows run as 128, 128 and 44; 4100 as what 4112 stands for; nothing of no rows.
+  const std::vector<ProductShape> buckets = ProductBuckets(
+      std::vector<ProductShape>{{cut, 300}, {wide, 4100}, {wide, 4112}, {wide, 0}}, workspace);
+  EXPECT_EQ(buckets, (std::vector<ProductShape>{{cut, 128}, {cut, 64}, {wide, 4112}}));
+  EXPECT_EQ(ProductScratchBytes({}), 0);
+  // Two y of the wide one, its x and bias, copies of a weight, and the count of differences.
+  EXPECT_EQ(ProductScratchBytes(buckets), 2 * 4112 * 12288 * 2 + 4112 * 3072 * 2 + 12288 * 2 +
+                                              kTimedWeightBytes + Arena::kAlignment);
 }
 
 }  // namespace

@@ -25,7 +25,10 @@ Result<std::unique_ptr<ProductLibrary>> ProductLibrary::Create(const Settings&) 
 
 // Nobody has an object to call these of.
 Status ProductLibrary::Multiply(const ProductParams&, const Stream&) { return NoLibrary(); }
-Status ProductLibrary::Warm(Span<const ProductShape>, const Stream&) { return NoLibrary(); }
+Status ProductLibrary::Warm(Span<const ProductShape>, const Stream&, DeviceMemory*) {
+  return NoLibrary();
+}
+Result<int64_t> ProductLibrary::ScratchBytes(Span<const ProductShape>) const { return NoLibrary(); }
 Result<bool> ProductLibrary::PackedEqualsParts(const ProductForm&, Span<const int64_t>,
                                                const Stream&) {
   return NoLibrary();

@@ -12,27 +12,6 @@ namespace segue::kernels::cublaslt {
 namespace {
 
 constexpr char kOp[] = "choose a product's algorithm";
-constexpr int64_t kAlignment = 256;
-// Times are taken over copies of the weight that together are more than twice the 50 MB of L2,
-// since a weight's turn comes once a forward: it is never there from last time.
-constexpr int64_t kWeightBytes = int64_t{128} << 20;
-
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-struct Bytes {
-  int64_t x = 0;
-  int64_t weight = 0;
-  int64_t bias = 0;
-  int64_t y = 0;
-
-  void Include(const ProductForm& form, int64_t rows) {
-    x = std::max(x, Aligned(rows * form.k * 2));
-    weight = std::max(weight, Aligned(std::max(kWeightBytes, form.n * form.k * 2)));
-    bias = std::max(bias, Aligned(form.n * 2));
-    y = std::max(y, Aligned(rows * form.n * static_cast<int64_t>(SizeOf(form.y_dtype))));
-  }
-  int64_t all() const { return x + weight + bias + 2 * y + kAlignment; }
-};
 
 // Everything it needs to be the same algorithm lies in its words.
 bool Same(const Algorithm& a, const Algorithm& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -49,42 +28,33 @@ Status CheckCall(const char* call, cudaError_t status) {
 }  // namespace
 
 Result<Chooser> Chooser::Create(const Session& session, DeviceMemory& memory,
-                                Span<const Work> largest) {
+                                Span<const ProductShape> largest) {
   SEGUE_ASSIGN_OR_RETURN(GpuStream stream, GpuStream::Create());
-  Chooser chooser(session, memory, std::move(stream));
-  Bytes bytes;
-  for (const Work& work : largest) bytes.Include(work.form, work.rows);
-  chooser.scratch_ = memory.Allocate(bytes.all());
-  if (chooser.scratch_ == nullptr) {
+  const int64_t bytes = ProductScratchBytes(largest);
+  Result<Arena> arena = Arena::Create(memory, bytes);
+  if (!arena.ok()) {
     return Error{.code = ErrorCode::kOutOfMemory,
                  .operation = kOp,
                  .argument = "scratch memory",
-                 .got = "no " + std::to_string(bytes.all()) + " bytes",
-                 .wanted = ""};
+                 .got = "a refused allocation",
+                 .wanted = std::to_string(bytes) + " bytes"};
   }
-  auto* next = static_cast<char*>(chooser.scratch_);
-  const auto take = [&](int64_t size) { return std::exchange(next, next + size); };
-  chooser.x_ = take(bytes.x);
-  chooser.weight_ = take(bytes.weight);
-  chooser.bias_ = take(bytes.bias);
-  chooser.wanted_ = take(bytes.y);
-  chooser.got_ = take(bytes.y);
-  chooser.count_ = reinterpret_cast<uint64_t*>(take(kAlignment));
+  Chooser chooser(session, *std::move(arena), std::move(stream));
+  chooser.scratch_ = ProductScratch::LayOut(chooser.memory_, largest);
+  SEGUE_RETURN_IF_ERROR(chooser.memory_.Check());
   return chooser;
 }
 
 Chooser::~Chooser() {
-  if (stream_.get() == nullptr) return;  // moved from
-  (void)stream_.Synchronize();
-  if (scratch_ != nullptr) memory_->Free(scratch_);
+  if (stream_.get() != nullptr) (void)stream_.Synchronize();  // else moved from
 }
 
 Operands Chooser::OperandsAt(int64_t copy, void* y) const {
   const ProductForm& form = product_->extent().form;
   const int64_t weight_bytes = form.n * form.k * 2;
-  return {.x = x_,
-          .weight = static_cast<char*>(weight_) + copy % weight_copies_ * weight_bytes,
-          .bias = bias_,
+  return {.x = scratch_.x,
+          .weight = static_cast<char*>(scratch_.weight) + copy % weight_copies_ * weight_bytes,
+          .bias = scratch_.bias,
           .y = y};
 }
 
@@ -92,22 +62,22 @@ Status Chooser::Begin(const ProductForm& form, int64_t rows, const Algorithm& re
   SEGUE_ASSIGN_OR_RETURN(Product product, Product::Create(*session_, Contiguous(form, rows)));
   product_.emplace(std::move(product));
   reference_ = reference;
-  weight_copies_ = std::max<int64_t>(1, kWeightBytes / (form.n * form.k * 2));
+  weight_copies_ = std::max<int64_t>(1, kTimedWeightBytes / (form.n * form.k * 2));
   // 300 us at the rates that are usual for the weight's reading and for the arithmetic.
   const auto weights = static_cast<double>(form.n * form.k);
   const double estimate =
       std::max(2.0 * static_cast<double>(rows) * weights / 650e12, 2.0 * weights / 4e12) + 2e-6;
   calls_ = static_cast<int32_t>(std::clamp(300e-6 / estimate, 2.0, 24.0));
-  SEGUE_RETURN_IF_ERROR(FillComparison({.x = x_,
+  SEGUE_RETURN_IF_ERROR(FillComparison({.x = scratch_.x,
                                         .rows = rows,
-                                        .weight = weight_,
+                                        .weight = scratch_.weight,
                                         .copies = weight_copies_,
                                         .n = form.n,
                                         .k = form.k,
                                         .transposed = form.transposed_weight,
-                                        .bias = bias_},
+                                        .bias = scratch_.bias},
                                        stream_.stream()));
-  return product_->Run(reference_, OperandsAt(0, wanted_),
+  return product_->Run(reference_, OperandsAt(0, scratch_.wanted),
                        static_cast<cudaStream_t>(stream_.get()));
 }
 
@@ -116,19 +86,20 @@ Result<int64_t> Chooser::Differences(int64_t cols, int64_t first_col) {
   const auto bytes_each = static_cast<int32_t>(SizeOf(extent.form.y_dtype));
   const auto on = static_cast<cudaStream_t>(stream_.get());
   SEGUE_RETURN_IF_ERROR(
-      CheckCall("cudaMemsetAsync", cudaMemsetAsync(count_, 0, sizeof *count_, on)));
+      CheckCall("cudaMemsetAsync", cudaMemsetAsync(scratch_.count, 0, sizeof *scratch_.count, on)));
   SEGUE_RETURN_IF_ERROR(
-      CountDifferences({.a = static_cast<const char*>(wanted_) + first_col * bytes_each,
+      CountDifferences({.a = static_cast<const char*>(scratch_.wanted) + first_col * bytes_each,
                         .a_stride = extent.form.n,
-                        .b = got_,
+                        .b = scratch_.got,
                         .rows = extent.rows,
                         .cols = cols,
                         .bytes_each = bytes_each,
-                        .count = count_},
+                        .count = scratch_.count},
                        stream_.stream()));
   uint64_t count = 0;
-  SEGUE_RETURN_IF_ERROR(CheckCall("cudaMemcpyAsync", cudaMemcpyAsync(&count, count_, sizeof count,
-                                                                     cudaMemcpyDeviceToHost, on)));
+  SEGUE_RETURN_IF_ERROR(
+      CheckCall("cudaMemcpyAsync",
+                cudaMemcpyAsync(&count, scratch_.count, sizeof count, cudaMemcpyDeviceToHost, on)));
   SEGUE_RETURN_IF_ERROR(stream_.Synchronize());
   return static_cast<int64_t>(count);
 }
@@ -141,8 +112,9 @@ Result<bool> Chooser::Equals(const Algorithm& algorithm) {
   const size_t y_bytes =
       static_cast<size_t>(extent.rows * extent.form.n) * SizeOf(extent.form.y_dtype);
   // NaN: what is not written differs.
-  SEGUE_RETURN_IF_ERROR(CheckCall("cudaMemsetAsync", cudaMemsetAsync(got_, 0xff, y_bytes, on)));
-  if (!product.Run(algorithm, OperandsAt(0, got_), on).ok()) return false;
+  SEGUE_RETURN_IF_ERROR(
+      CheckCall("cudaMemsetAsync", cudaMemsetAsync(scratch_.got, 0xff, y_bytes, on)));
+  if (!product.Run(algorithm, OperandsAt(0, scratch_.got), on).ok()) return false;
   SEGUE_ASSIGN_OR_RETURN(const int64_t differences, Differences(extent.form.n, 0));
   return differences == 0;
 }
@@ -173,7 +145,7 @@ Result<GpuGraph> Chooser::Record(const Algorithm& algorithm) const {
       stream_,
       [&]() -> Status {
         for (int32_t i = 0; i < calls_; ++i) {
-          SEGUE_RETURN_IF_ERROR(product_->Run(algorithm, OperandsAt(i, got_),
+          SEGUE_RETURN_IF_ERROR(product_->Run(algorithm, OperandsAt(i, scratch_.got),
                                               static_cast<cudaStream_t>(stream_.get())));
         }
         return {};
@@ -255,10 +227,10 @@ Result<bool> Chooser::PartsEqual(Span<const int64_t> part_n) {
     SEGUE_ASSIGN_OR_RETURN(const Product part, Product::Create(*session_, extent));
     SEGUE_ASSIGN_OR_RETURN(const Algorithm algorithm, ReferenceAlgorithm(*session_, form));
     const int64_t offset = form.transposed_weight ? first : first * form.k;
-    const Operands operands{.x = x_,
-                            .weight = static_cast<const char*>(weight_) + offset * 2,
-                            .bias = static_cast<const char*>(bias_) + first * 2,
-                            .y = got_};
+    const Operands operands{.x = scratch_.x,
+                            .weight = static_cast<const char*>(scratch_.weight) + offset * 2,
+                            .bias = static_cast<const char*>(scratch_.bias) + first * 2,
+                            .y = scratch_.got};
     SEGUE_RETURN_IF_ERROR(part.Run(algorithm, operands, static_cast<cudaStream_t>(stream_.get())));
     SEGUE_ASSIGN_OR_RETURN(const int64_t differences, Differences(n, first));
     if (differences != 0) return false;

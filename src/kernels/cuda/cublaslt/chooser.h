@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "base/span.h"
+#include "device/arena.h"
 #include "device/device.h"
 #include "device/gpu_graph.h"
 #include "device/gpu_stream.h"
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/product_choice.h"
+#include "kernels/product_scratch.h"
 #include "segue/status.h"
 
 namespace segue::kernels::cublaslt {
@@ -19,13 +21,10 @@ namespace segue::kernels::cublaslt {
 // Scratch memory for one call of Warm and a stream of its own.
 class Chooser {
  public:
-  // Memory for shapes up to the largest of these. Errors: memory (kOutOfMemory), streams.
-  struct Work {
-    ProductForm form;
-    int64_t rows = 0;
-  };
+  // Memory for shapes up to the largest of these, one allocation of ProductScratchBytes. Errors:
+  // memory (kOutOfMemory), streams.
   static Result<Chooser> Create(const Session& session, DeviceMemory& memory,
-                                Span<const Work> largest);
+                                Span<const ProductShape> largest);
   ~Chooser();
   Chooser(Chooser&& other) noexcept = default;
   Chooser& operator=(Chooser&&) = delete;
@@ -53,8 +52,8 @@ class Chooser {
   Result<bool> PartsEqual(Span<const int64_t> part_n);
 
  private:
-  Chooser(const Session& session, DeviceMemory& memory, GpuStream stream)
-      : session_(&session), memory_(&memory), stream_(std::move(stream)) {}
+  Chooser(const Session& session, Arena memory, GpuStream stream)
+      : session_(&session), memory_(std::move(memory)), stream_(std::move(stream)) {}
   Operands OperandsAt(int64_t copy, void* y) const;
   std::vector<Algorithm> Candidates() const;
   Result<GpuGraph> Record(const Algorithm& algorithm) const;
@@ -63,16 +62,9 @@ class Chooser {
   Result<int64_t> Differences(int64_t cols, int64_t first_col);
 
   const Session* session_;
-  DeviceMemory* memory_;
+  Arena memory_;
   GpuStream stream_;
-  void* scratch_ = nullptr;
-  // Into scratch_.
-  void* x_ = nullptr;
-  void* weight_ = nullptr;
-  void* bias_ = nullptr;
-  void* wanted_ = nullptr;  // the reference's y
-  void* got_ = nullptr;
-  uint64_t* count_ = nullptr;
+  ProductScratch scratch_;
   // Since Begin.
   std::optional<Product> product_;
   Algorithm reference_ = {};

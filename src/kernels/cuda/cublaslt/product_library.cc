@@ -139,14 +139,6 @@ ProductForm FormOf(const ProductParams& params) {
           .y_dtype = params.y.dtype};
 }
 
-// The buckets of rows that products of `rows` rows run with.
-std::vector<int64_t> Buckets(int64_t rows, int64_t at_once) {
-  std::vector<int64_t> buckets;
-  if (rows >= at_once) buckets.push_back(ProductRowBucket(at_once));
-  if (rows % at_once != 0) buckets.push_back(ProductRowBucket(rows % at_once));
-  return buckets;
-}
-
 }  // namespace
 
 class ProductLibrary::Impl {
@@ -166,7 +158,8 @@ class ProductLibrary::Impl {
 
   Status Open(const std::string& cache_directory);
   Status Multiply(const ProductParams& params, const Stream& stream);
-  Status Warm(Span<const ProductShape> shapes, const Stream& stream);
+  Status Warm(Span<const ProductShape> shapes, const Stream& stream, DeviceMemory* scratch);
+  Result<int64_t> ScratchBytes(Span<const ProductShape> shapes) const;
   Result<bool> PackedEqualsParts(const ProductForm& form, Span<const int64_t> part_n,
                                  const Stream& stream);
   std::vector<Choice> Choices() const;
@@ -190,11 +183,11 @@ class ProductLibrary::Impl {
     return ProductRowsAtOnce(form, static_cast<int64_t>(session_.workspace_bytes));
   }
   Status CheckReady(const char* operation, const Stream& stream) const;
-  Status ReadyToWait(const Stream& stream) const;
+  Status ReadyToWait(const Stream& stream, const DeviceMemory* scratch) const;
   Result<Algorithm> Reference(const ProductForm& form);
   Result<const Plan*> PlanFor(const Extent& extent);
-  Result<std::vector<Chooser::Work>> NotChosen(Span<const ProductShape> shapes) const;
-  Status ChooseOne(const Chooser::Work& work, Chooser* chooser);
+  Result<std::vector<ProductShape>> NotChosen(Span<const ProductShape> shapes) const;
+  Status ChooseOne(const ProductShape& work, Chooser* chooser);
   void Keep(const Key& key, const Algorithm& algorithm, Choice report);
   void ReadCache(const std::string& directory);
   void WriteCache();
@@ -317,35 +310,35 @@ Status ProductLibrary::Impl::Multiply(const ProductParams& params, const Stream&
 
 // For operations that allocate and wait: refuses captures, and lets go of the workspace what is
 // enqueued there.
-Status ProductLibrary::Impl::ReadyToWait(const Stream& stream) const {
+Status ProductLibrary::Impl::ReadyToWait(const Stream& stream, const DeviceMemory* scratch) const {
   SEGUE_RETURN_IF_ERROR(CheckReady(kWarm, stream));
   SEGUE_ASSIGN_OR_RETURN(const bool capturing, IsCapturing(stream.cuda_stream()));
   if (capturing) {
     return ArgumentError(kWarm, "stream", "one that is capturing", "a call before the capture");
   }
-  if (memory_ == nullptr) {
+  if (scratch == nullptr) {
     return ArgumentError(kWarm, "memory", "null", "memory to take scratch from");
   }
   return CheckCuda("cudaStreamSynchronize",
                    cudaStreamSynchronize(static_cast<cudaStream_t>(stream.cuda_stream())));
 }
 
-Result<std::vector<Chooser::Work>> ProductLibrary::Impl::NotChosen(
+Result<std::vector<ProductShape>> ProductLibrary::Impl::NotChosen(
     Span<const ProductShape> shapes) const {
-  std::vector<Chooser::Work> work;
   for (const ProductShape& shape : shapes) {
     SEGUE_RETURN_IF_ERROR(CheckProductForm(kWarm, shape.form));
-    if (shape.rows <= 0) continue;
-    const int64_t at_once = std::max<int64_t>(RowsAtOnce(shape.form), 16);
-    for (const int64_t bucket : Buckets(shape.rows, at_once)) {
-      const bool known = chosen_.count({shape.form, bucket}) != 0 ||
-                         std::any_of(work.begin(), work.end(), [&](const Chooser::Work& other) {
-                           return other.form == shape.form && other.rows == bucket;
-                         });
-      if (!known) work.push_back({.form = shape.form, .rows = bucket});
-    }
   }
-  return work;
+  std::vector<ProductShape> buckets =
+      ProductBuckets(shapes, static_cast<int64_t>(session_.workspace_bytes));
+  std::erase_if(buckets, [this](const ProductShape& bucket) {
+    return chosen_.contains({bucket.form, bucket.rows});
+  });
+  return buckets;
+}
+
+Result<int64_t> ProductLibrary::Impl::ScratchBytes(Span<const ProductShape> shapes) const {
+  SEGUE_ASSIGN_OR_RETURN(const std::vector<ProductShape> work, NotChosen(shapes));
+  return ProductScratchBytes(work);
 }
 
 void ProductLibrary::Impl::Keep(const Key& key, const Algorithm& algorithm, Choice report) {
@@ -355,7 +348,7 @@ void ProductLibrary::Impl::Keep(const Key& key, const Algorithm& algorithm, Choi
   chosen_.insert_or_assign(key, Chosen{algorithm, std::move(report)});
 }
 
-Status ProductLibrary::Impl::ChooseOne(const Chooser::Work& work, Chooser* chooser) {
+Status ProductLibrary::Impl::ChooseOne(const ProductShape& work, Chooser* chooser) {
   static_assert(sizeof(Algorithm) == sizeof(ProductChoice::algorithm));
   const Key key{work.form, work.rows};
   SEGUE_ASSIGN_OR_RETURN(const Algorithm reference, Reference(work.form));
@@ -384,12 +377,14 @@ Status ProductLibrary::Impl::ChooseOne(const Chooser::Work& work, Chooser* choos
   return {};
 }
 
-Status ProductLibrary::Impl::Warm(Span<const ProductShape> shapes, const Stream& stream) {
-  SEGUE_ASSIGN_OR_RETURN(const std::vector<Chooser::Work> work, NotChosen(shapes));
-  SEGUE_RETURN_IF_ERROR(ReadyToWait(stream));
+Status ProductLibrary::Impl::Warm(Span<const ProductShape> shapes, const Stream& stream,
+                                  DeviceMemory* scratch) {
+  if (scratch == nullptr) scratch = memory_;
+  SEGUE_ASSIGN_OR_RETURN(const std::vector<ProductShape> work, NotChosen(shapes));
+  SEGUE_RETURN_IF_ERROR(ReadyToWait(stream, scratch));
   if (work.empty()) return {};
   const RelaxedCapture relaxed;
-  SEGUE_ASSIGN_OR_RETURN(Chooser chooser, Chooser::Create(session_, *memory_, work));
+  SEGUE_ASSIGN_OR_RETURN(Chooser chooser, Chooser::Create(session_, *scratch, work));
   const ProductChoices before = kept_;
   Status status;
   for (size_t i = 0; i < work.size() && status.ok(); ++i) status = ChooseOne(work[i], &chooser);
@@ -405,12 +400,12 @@ Result<bool> ProductLibrary::Impl::PackedEqualsParts(const ProductForm& form,
   whole.n = 0;
   for (const int64_t n : part_n) whole.n += n;
   SEGUE_RETURN_IF_ERROR(CheckProductForm(kWarm, whole));
-  SEGUE_RETURN_IF_ERROR(ReadyToWait(stream));
+  SEGUE_RETURN_IF_ERROR(ReadyToWait(stream, memory_));
   const RelaxedCapture relaxed;
   // Enough rows for a tile of every kind, and for orders that differ in one element of ten
   // thousand.
   const int64_t rows = std::clamp<int64_t>(RowsAtOnce(whole), 16, 128);
-  const Chooser::Work work{.form = whole, .rows = rows};
+  const ProductShape work{.form = whole, .rows = rows};
   SEGUE_ASSIGN_OR_RETURN(Chooser chooser, Chooser::Create(session_, *memory_, {&work, 1}));
   SEGUE_ASSIGN_OR_RETURN(const Algorithm reference, Reference(whole));
   SEGUE_RETURN_IF_ERROR(chooser.Begin(whole, rows, reference));
@@ -443,8 +438,12 @@ Result<std::unique_ptr<ProductLibrary>> ProductLibrary::Create(const Settings& s
 Status ProductLibrary::Multiply(const ProductParams& params, const Stream& stream) {
   return impl_->Multiply(params, stream);
 }
-Status ProductLibrary::Warm(Span<const ProductShape> shapes, const Stream& stream) {
-  return impl_->Warm(shapes, stream);
+Status ProductLibrary::Warm(Span<const ProductShape> shapes, const Stream& stream,
+                            DeviceMemory* scratch) {
+  return impl_->Warm(shapes, stream, scratch);
+}
+Result<int64_t> ProductLibrary::ScratchBytes(Span<const ProductShape> shapes) const {
+  return impl_->ScratchBytes(shapes);
 }
 Result<bool> ProductLibrary::PackedEqualsParts(const ProductForm& form, Span<const int64_t> part_n,
                                                const Stream& stream) {
