@@ -169,21 +169,35 @@ TEST_F(WeightStoreTest, RefusesStacksThatDoNotFit) {
   EXPECT_FALSE(store.PlaceStacked(mixed).ok());
 }
 
-TEST_F(WeightStoreTest, GroupsAreFreedOnTheirOwn) {
-  FailingMemory memory(HostMemory());
-  WeightStore store = WeightStore::Device(memory, kFakeGpu);
-  WeightView kept;
-  Run(store, [&] {
-    kept = *store.Place(weights_.Part("k"));
-    (void)store.Place(weights_.Part("q"), WeightGroup::kModulation);
-  });
-  EXPECT_EQ(store.bytes(WeightGroup::kResident), 2048);
-  EXPECT_EQ(store.bytes(WeightGroup::kModulation), 2048);
-  EXPECT_EQ(memory.live(), 2);
-  store.Drop(WeightGroup::kModulation);
-  EXPECT_EQ(store.bytes(WeightGroup::kModulation), 0);
-  EXPECT_EQ(memory.live(), 1);
-  EXPECT_EQ(ElementsOf(kept), weights_.Rounded("k"));
+TEST_F(WeightStoreTest, AGroupMayComeAlone) {
+  for (const WeightGroup group : {WeightGroup::kResident, WeightGroup::kModulation}) {
+    FailingMemory memory(HostMemory());
+    WeightStore store = WeightStore::DeviceGroup(memory, kFakeGpu, group);
+    const bool resident = group == WeightGroup::kResident;
+    WeightView k;
+    WeightView q;
+    StackedWeight stacked;
+    Run(store, [&] {
+      k = *store.Place(weights_.Part("k"));
+      q = *store.Place(weights_.Part("q"), WeightGroup::kModulation);
+      stacked =
+          *store.PlaceStacked(std::vector<WeightPart>{weights_.Part("v"), weights_.Part("v2")},
+                              WeightGroup::kModulation);
+    });
+    EXPECT_EQ(store.bytes(WeightGroup::kResident), resident ? 2048 : 0);
+    EXPECT_EQ(store.bytes(WeightGroup::kModulation), resident ? 0 : 2048 + 2048);
+    EXPECT_EQ(memory.live(), 1);
+    // All have their shapes, those of the group their elements.
+    EXPECT_EQ(k.shape, (Shape{24, 40}));
+    EXPECT_EQ(stacked.all.shape, (Shape{24, 40}));
+    EXPECT_EQ(stacked.parts[1].shape, (Shape{16, 40}));
+    if (resident) {
+      EXPECT_EQ(ElementsOf(k), weights_.Rounded("k"));
+    } else {
+      EXPECT_EQ(ElementsOf(q), weights_.Rounded("q"));
+      EXPECT_EQ(ElementsOf(stacked.parts[1]), weights_.Rounded("v2"));
+    }
+  }
 }
 
 TEST_F(WeightStoreTest, WantsTheSecondPassLikeTheFirst) {

@@ -94,7 +94,8 @@ class Dit {
   // Everything of a forward that follows from its timesteps alone: shift, scale and gate of every
   // block and stream, and of the last norm. timesteps [n]: sigma, in 0..1, in the context's memory;
   // table [n, config.modulation_width()], written; rows may lie apart. A row's bytes depend on its
-  // own timestep alone, so that rows can be kept.
+  // own timestep alone, so that rows can be kept. Reads the weights of WeightGroup::kModulation,
+  // and nothing else does.
   Status TabulateModulation(const float* timesteps, const MatrixView& table,
                             const DitTimeWorkspace& workspace, const ForwardContext& context) const;
 

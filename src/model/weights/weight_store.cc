@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kPlace = "place weight";
 
-// What views point to while a store counts.
+// What views point to while a store counts, and those of a group that it leaves out.
 alignas(WeightStore::kAlignment) constexpr uint16_t kCounted = 0;
 
 int64_t AlignUp(int64_t bytes) {
@@ -113,11 +113,19 @@ WeightStore WeightStore::Device(DeviceMemory& memory, const WeightTarget& target
   return {memory, target, true};
 }
 
+WeightStore WeightStore::DeviceGroup(DeviceMemory& memory, const WeightTarget& target,
+                                     WeightGroup group) {
+  WeightStore store = Device(memory, target);
+  store.held_ = {};
+  store.held_[static_cast<size_t>(group)] = true;
+  return store;
+}
+
 Result<uint16_t*> WeightStore::Take(int64_t elements, WeightGroup group) {
   GroupBlock& block = blocks_[static_cast<size_t>(group)];
   const int64_t bytes = AlignUp(2 * elements);
-  if (!allocated_) {
-    block.capacity += bytes;
+  if (!Places(group)) {
+    if (held(group)) block.capacity += bytes;
     return const_cast<uint16_t*>(&kCounted);
   }
   if (block.block == nullptr || bytes > block.capacity - block.used) {
@@ -133,17 +141,16 @@ Result<uint16_t*> WeightStore::Take(int64_t elements, WeightGroup group) {
   return to;
 }
 
-WeightView WeightStore::Enqueue(const WeightSource& source, const WeightExtent& extent,
-                                uint16_t* to) {
-  if (allocated_ && extent.elements() > 0) transfers_.push_back({source, extent, to});
-  return ViewOf(to, DType::kBF16, extent);
+void WeightStore::Enqueue(const WeightSource& source, const WeightExtent& extent, uint16_t* to) {
+  if (extent.elements() > 0) transfers_.push_back({source, extent, to});
 }
 
 Result<WeightView> WeightStore::Place(const WeightPart& part, WeightGroup group) {
   if (!device_) return PlaceOnHost(part);
   SEGUE_ASSIGN_OR_RETURN(const WeightExtent extent, ExtentOf(part.source, part.slice));
   SEGUE_ASSIGN_OR_RETURN(uint16_t* const to, Take(extent.elements(), group));
-  return Enqueue(part.source, extent, to);
+  if (Places(group)) Enqueue(part.source, extent, to);
+  return ViewOf(to, DType::kBF16, extent);
 }
 
 Result<StackedWeight> WeightStore::PlaceStacked(Span<const WeightPart> parts, WeightGroup group) {
@@ -153,8 +160,10 @@ Result<StackedWeight> WeightStore::PlaceStacked(Span<const WeightPart> parts, We
   SEGUE_ASSIGN_OR_RETURN(uint16_t* to, Take(shape.NumElements(), group));
   StackedWeight stacked{.all = {.data = to, .dtype = DType::kBF16, .shape = shape}};
   for (size_t i = 0; i < parts.size(); ++i) {
-    stacked.parts.push_back(Enqueue(parts[i].source, extents[i], to));
-    if (allocated_) to += extents[i].elements();
+    stacked.parts.push_back(ViewOf(to, DType::kBF16, extents[i]));
+    if (!Places(group)) continue;
+    Enqueue(parts[i].source, extents[i], to);
+    to += extents[i].elements();
   }
   return stacked;
 }
@@ -217,13 +226,6 @@ Result<WeightLoadReport> WeightStore::Load(const WeightLoadOptions& options) {
   std::vector<WeightTransfer> transfers = std::exchange(transfers_, {});
   if (transfers.empty()) return WeightLoadReport{};
   return LoadWeights(transfers, target_, options);
-}
-
-void WeightStore::Drop(WeightGroup group) {
-  GroupBlock& block = blocks_[static_cast<size_t>(group)];
-  block.block.reset();
-  block.capacity = 0;
-  block.used = 0;
 }
 
 }  // namespace segue::model

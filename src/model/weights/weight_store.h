@@ -26,10 +26,10 @@
 
 namespace segue::model {
 
-// Weights that are freed together; each group is one allocation.
+// Weights that are there together; each group is one allocation.
 enum class WeightGroup : uint8_t {
   kResident,
-  kModulation,  // of no use once the modulation of every step of a schedule is tabulated
+  kModulation,  // all that Dit::TabulateModulation reads; of no use once every step is tabulated
 };
 inline constexpr int kWeightGroups = 2;
 
@@ -47,7 +47,7 @@ struct StackedWeight {
   std::vector<WeightView> parts;  // on a device slices of `all`
 };
 
-// For one thread. Views live as long as the store and, on a device, until their group is dropped.
+// For one thread. Views live as long as the store.
 class WeightStore {
  public:
   // Every weight begins at a multiple of this in device memory: what TMA and cuBLASLt want, and a
@@ -60,6 +60,10 @@ class WeightStore {
   static WeightStore Host(DeviceMemory& memory = HostMemory());
   // Everything is bfloat16 in `memory`, which belongs to the target and outlives the store.
   static WeightStore Device(DeviceMemory& memory, const WeightTarget& target);
+  // The same of one group's weights alone. The others' views have shapes and no memory: a network
+  // built over this store runs nothing that reads them.
+  static WeightStore DeviceGroup(DeviceMemory& memory, const WeightTarget& target,
+                                 WeightGroup group);
 
   WeightStore(WeightStore&&) noexcept = default;
   WeightStore& operator=(WeightStore&&) noexcept = default;
@@ -79,9 +83,6 @@ class WeightStore {
   // Fills everything placed since the last Load(). Errors as LoadWeights. Afterwards sources are no
   // longer needed, so that mappings may go.
   Result<WeightLoadReport> Load(const WeightLoadOptions& options = {});
-  // Frees a group's memory. Views into it must not be used any more. The caller sees to it that the
-  // device does not read it.
-  void Drop(WeightGroup group);
 
   // Whether weights are copied as bfloat16 rather than left where they are.
   bool on_device() const { return device_; }
@@ -104,8 +105,11 @@ class WeightStore {
 
   WeightStore(DeviceMemory& memory, const WeightTarget& target, bool device)
       : memory_(&memory), target_(target), device_(device) {}
+  // Whether a weight of the group gets an address of its own in this pass.
+  bool Places(WeightGroup group) const { return allocated_ && held(group); }
+  bool held(WeightGroup group) const { return held_[static_cast<size_t>(group)]; }
   Result<uint16_t*> Take(int64_t elements, WeightGroup group);
-  WeightView Enqueue(const WeightSource& source, const WeightExtent& extent, uint16_t* to);
+  void Enqueue(const WeightSource& source, const WeightExtent& extent, uint16_t* to);
   Result<WeightView> PlaceOnHost(const WeightPart& part);
   Result<void*> TakeOnHost(int64_t bytes);
 
@@ -113,6 +117,7 @@ class WeightStore {
   WeightTarget target_;
   bool device_;
   bool allocated_ = false;
+  std::array<bool, kWeightGroups> held_{true, true};
   std::array<GroupBlock, kWeightGroups> blocks_;
   std::vector<Block> copies_;  // of the host store
   std::vector<WeightTransfer> transfers_;
