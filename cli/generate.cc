@@ -58,7 +58,9 @@ class Generation {
       job_.request.negative_prompt = defaults.negative_prompt;
     }
     for (int i = 0; i < job_.count; ++i) SEGUE_RETURN_IF_ERROR(MakePicture(i));
-    return job_.json ? Print(RunAsJson(job_.facts, written_)) : Status();
+    if (!job_.json) return {};
+    SEGUE_ASSIGN_OR_RETURN(job_.facts.memory, engine_->memory());
+    return Print(RunAsJson(job_.facts, written_));
   }
 
   Status Load() {

@@ -159,6 +159,8 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddTextOption(app, "--threads", options.threads, "N", "CPU threads; absent: one per core");
   AddTextOption(app, "--device", options.device, "NAME",
                 "cpu, cuda or cuda:N [cpu]; a GPU runs in bfloat16");
+  app.add_flag("--drop-modulation", options.drop_modulation,
+               "Keep of a GPU's modulation weights only what this schedule needs");
   app.add_flag("--json", options.json, "Print settings, times and kernels as JSON on stdout");
   app.add_flag("-q,--quiet", options.quiet, "Print warnings and errors only");
   AddTextOption(app, "--dump", options.dump, "DIR",
@@ -203,6 +205,11 @@ Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
   const bool on_gpu = engine.device != "cpu" && !engine.device.empty();
   if (options.no_graphs && !on_gpu) return Usage("--no-graphs", "the CPU", kWanted);
   if (options.cache.has_value() && !on_gpu) return Usage("--cache", "the CPU", kWanted);
+  if (options.drop_modulation) {
+    if (!on_gpu) return Usage("--drop-modulation", "the CPU", kWanted);
+    const Request& request = job->request;
+    engine.schedules = {{.steps = request.steps, .width = request.width, .height = request.height}};
+  }
   engine.attention_backend = options.attention.value_or("");
   engine.graphs = !options.no_graphs;
   engine.cache_directory = options.cache.value_or(DefaultCache());

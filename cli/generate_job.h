@@ -19,8 +19,8 @@ struct GenerateOptions {
   std::optional<std::string> device, attention, random_weights, cache;
   std::optional<std::string> size, steps, guidance, seed, count, threads;
   std::optional<std::string> output, dump, latents;
-  bool overwrite = false, no_graphs = false, bf16 = false, reference = false, json = false,
-       quiet = false;
+  bool overwrite = false, no_graphs = false, drop_modulation = false, bf16 = false,
+       reference = false, json = false, quiet = false;
 };
 
 void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options);

@@ -28,6 +28,7 @@ struct InspectOptions {
   std::string model;
   std::vector<std::string> sizes;
   std::string device = "cpu";
+  bool random_weights = false;
   bool tensors = false;
   bool json = false;
 };
@@ -80,16 +81,17 @@ std::string ComponentsText(const CheckpointSummary& summary, bool tensors) {
 }
 
 std::string PlansText(const std::vector<MemoryPlan>& plans) {
-  Table table({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-  table.Add({"size", "sequences", "text rows", "weights", "modulation", "libraries", "encoder",
-             "transformer", "vae", "peak", "available", "fits"});
+  Table table({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  table.Add({"size", "sequences", "text rows", "weights", "modulation", "libraries", "choosing",
+             "encoder", "transformer", "vae", "peak", "one schedule", "available", "fits"});
   for (const MemoryPlan& plan : plans) {
     table.Add({Format("%dx%d", plan.width, plan.height), std::to_string(plan.sequences),
                std::to_string(plan.text_rows), FormatBytes(plan.weights),
                FormatBytes(plan.modulation), FormatBytes(plan.libraries),
-               FormatBytes(plan.text_encoder_activations),
+               FormatBytes(plan.choosing), FormatBytes(plan.text_encoder_activations),
                FormatBytes(plan.transformer_activations), FormatBytes(plan.vae_activations),
-               FormatBytes(plan.peak), FormatBytes(plan.available), plan.fits ? "yes" : "no"});
+               FormatBytes(plan.peak), FormatBytes(plan.peak_one_schedule),
+               FormatBytes(plan.available), plan.fits ? "yes" : "no"});
   }
   return table.Text();
 }
@@ -121,10 +123,12 @@ Json PlanAsJson(const MemoryPlan& plan) {
           {"weights", plan.weights},
           {"modulation", plan.modulation},
           {"libraries", plan.libraries},
+          {"choosing", plan.choosing},
           {"text_encoder_activations", plan.text_encoder_activations},
           {"transformer_activations", plan.transformer_activations},
           {"vae_activations", plan.vae_activations},
           {"peak", plan.peak},
+          {"peak_one_schedule", plan.peak_one_schedule},
           {"available", plan.available},
           {"fits", plan.fits}};
 }
@@ -146,8 +150,9 @@ Status Inspect(const InspectOptions& options) {
     SEGUE_ASSIGN_OR_RETURN(const PictureSize size, ParseSize("--size", text));
     sizes.push_back(size);
   }
-  SEGUE_ASSIGN_OR_RETURN(const CheckpointSummary summary,
-                         InspectCheckpoint(options.model, sizes, options.device));
+  SEGUE_ASSIGN_OR_RETURN(
+      const CheckpointSummary summary,
+      InspectCheckpoint(options.model, sizes, options.device, options.random_weights));
   if (options.json) return Print(AsJson(summary, options.tensors));
   return Print(ComponentsText(summary, options.tensors) + "\n" + PlansText(summary.plans));
 }
@@ -167,6 +172,8 @@ Command RegisterInspect(CLI::App& parent) {
   app->add_option("--device", options->device,
                   "Plan for cpu, cuda or cuda:N, which need not be there [cpu]")
       ->type_name("NAME");
+  app->add_flag("--random-weights", options->random_weights,
+                "Plan for weights out of a seed; MODEL needs configurations only");
   app->add_flag("--tensors", options->tensors, "List every tensor");
   app->add_flag("--json", options->json, "Print JSON");
   return {.app = app, .run = [options] {

@@ -88,6 +88,12 @@ std::string RunAsJson(const RunFacts& facts, const std::vector<Written>& picture
                {"bf16_rounding", facts.bf16},
                {"reference_kernels", facts.reference},
                {"load_seconds", facts.load_s}};
+  if (facts.memory.allocated > 0) {
+    json["memory"] = {{"planned", facts.memory.planned},
+                      {"allocated", facts.memory.allocated},
+                      {"peak", facts.memory.peak},
+                      {"device", facts.memory.device}};
+  }
   Json list = Json::array();
   for (const Written& written : pictures) list.push_back(PictureAsJson(facts, written));
   json["pictures"] = std::move(list);

@@ -19,6 +19,7 @@ struct RunFacts {
   bool reference = false;
   int threads = 0;
   double load_s = 0;
+  MemoryReport memory;  // of the whole run; all 0: on the CPU
 };
 
 struct Written {

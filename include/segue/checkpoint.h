@@ -34,11 +34,15 @@ struct MemoryPlan {
   int text_rows = 0;  // per sequence, the bound the plan was made for
   int64_t weights = 0;
   int64_t modulation = 0;  // GPU: what is kept of the steps' modulation
-  int64_t libraries = 0;   // GPU: workspaces of products and convolutions
+  int64_t libraries = 0;   // GPU: workspaces of products and convolutions, reordered filters
+  int64_t choosing = 0;    // GPU: algorithms of products are tried in as much of the workspace
   int64_t text_encoder_activations = 0;
   int64_t transformer_activations = 0;
   int64_t vae_activations = 0;
   int64_t peak = 0;  // weights plus the largest stage plus what lives throughout
+  // GPU: the peak with this size's schedule of the model's steps named at load
+  // (EngineOptions::schedules), so that modulation weights are not kept.
+  int64_t peak_one_schedule = 0;
   int64_t available = 0;
   bool fits = false;
 };
@@ -55,10 +59,13 @@ struct PictureSize {
 };
 
 // Reads headers and configurations only. Sizes empty: the model's default size. `device`: where the
-// memory is planned, as EngineOptions has it; a GPU need not be there.
+// memory is planned, as EngineOptions has it; a GPU need not be there. `random_weights`: whatever
+// weights the directory holds, its components have none, and the memory is that of
+// EngineOptions::random_weights.
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
                                             const std::vector<PictureSize>& sizes,
-                                            const std::string& device = "cpu");
+                                            const std::string& device = "cpu",
+                                            bool random_weights = false);
 
 struct VerifyReport {
   std::vector<std::string> checks;    // passed, one line each

@@ -12,6 +12,13 @@
 
 namespace segue {
 
+// A denoising schedule follows from a request's number of steps and its size. Absent: the model's.
+struct ScheduleName {
+  std::optional<int> steps;
+  std::optional<int> width;
+  std::optional<int> height;
+};
+
 struct EngineOptions {
   std::string model_directory;  // a checkpoint in diffusers' QwenImagePipeline layout
   // "cpu", "cuda" (the first GPU) or "cuda:N". On a GPU everything is bfloat16 with float32 sums,
@@ -31,6 +38,12 @@ struct EngineOptions {
   bool graphs = true;
   // GPU: where choices of algorithms are kept between runs; empty: nowhere. Of no effect on bytes.
   std::string cache_directory;
+  // GPU: the only schedules that requests may have. What the transformer's modulation is at their
+  // steps is tabulated at load, and the weights that it follows from, a third of the
+  // transformer's, are not kept: they leave before the others come. A request with another
+  // schedule is refused. Empty: any schedule. An error on the CPU, where weights stay in their
+  // files' mappings.
+  std::vector<ScheduleName> schedules;
   // Called while weights are read onto a GPU, with bytes done and of all; false cancels.
   std::function<bool(int64_t, int64_t)> load_progress;
 };
@@ -54,6 +67,18 @@ struct Progress {
   double step_seconds = 0;  // of the last step, shared by all requests that ran in it
 };
 
+// Memory of an engine's GPU; all 0 on the CPU. Bytes.
+struct MemoryReport {
+  // What `segue inspect` plans, for the requests that there were, those that ran together counted
+  // together.
+  int64_t planned = 0;
+  int64_t allocated = 0;  // by the engine, now
+  int64_t peak = 0;       // by the engine, the most at once
+  // What the device has less free than before loading: beside the engine's allocations the
+  // libraries' and kernels' code, and graphs. Other programs' use of the device counts too.
+  int64_t device = 0;
+};
+
 // What one call of Step() did.
 struct StepReport {
   std::vector<Progress> advanced;
@@ -70,6 +95,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const ModelDefaults& defaults() const;
+  // Errors: what the driver said.
+  Result<MemoryReport> memory() const;
 
   // Checks a request without running it: the error Submit would give.
   Status Validate(const Request& request) const;
@@ -90,6 +117,7 @@ class Engine {
                            const std::function<bool(const Progress&)>& progress = {});
 
  private:
+  friend class EngineLoader;  // tests choose where the memory comes from
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

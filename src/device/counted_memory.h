@@ -9,25 +9,40 @@
 
 namespace segue {
 
-// Hands every allocation on to another memory. Any number of threads may call.
-class CountedMemory : public DeviceMemory {
+// Any number of threads may call.
+class MemoryCount {
  public:
-  // Precondition: `memory` outlives this.
-  explicit CountedMemory(DeviceMemory& memory) : memory_(&memory) {}
+  void Add(int64_t bytes);  // negative: given back
 
-  void* Allocate(int64_t bytes) override;
-  void Free(void* pointer) override;
-
-  // Bytes asked for and not yet given back, and the most there were at once.
+  // Bytes taken and not yet given back, and the most there were at once.
   int64_t live_bytes() const;
   int64_t peak_bytes() const;
 
  private:
-  DeviceMemory* memory_;
   mutable std::mutex mutex_;
-  std::unordered_map<void*, int64_t> bytes_;  // of every allocation
   int64_t live_ = 0;
   int64_t peak_ = 0;
+};
+
+// Hands every call on to another memory and adds what was asked for to a count, which others may
+// share. Any number of threads may call.
+class CountedMemory : public DeviceMemory {
+ public:
+  // Precondition: both outlive this.
+  CountedMemory(DeviceMemory& memory, MemoryCount& count) : memory_(&memory), count_(&count) {}
+
+  void* Allocate(int64_t bytes) override;
+  bool Extend(void* pointer, int64_t bytes) override;
+  void Free(void* pointer) override;
+
+ private:
+  // Of an allocation; returns its bytes so far.
+  int64_t Replace(void* pointer, int64_t bytes);
+
+  DeviceMemory* memory_;
+  MemoryCount* count_;
+  std::mutex mutex_;
+  std::unordered_map<void*, int64_t> bytes_;  // of every allocation
 };
 
 }  // namespace segue

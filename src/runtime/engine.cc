@@ -14,10 +14,14 @@
 #include "model/dit/dit.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
+#include "runtime/engine_memory.h"
 #include "runtime/exceptions.h"
+#include "runtime/gpu_memory_plan.h"
+#include "runtime/gpu_model.h"
 #include "runtime/gpu_pipeline.h"
 #include "runtime/gpu_resources.h"
 #include "runtime/memory_check.h"
+#include "runtime/named_schedules.h"
 #include "runtime/pipeline.h"
 #include "runtime/settings.h"
 
@@ -75,9 +79,14 @@ std::string TruncationWarning(const char* which, const model::PromptIds& prompt)
 
 class Engine::Impl {
  public:
-  static Result<std::unique_ptr<Impl>> Load(const EngineOptions& options);
-  Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads)
-      : checkpoint_(std::move(checkpoint)), tokenizer_(std::move(tokenizer)), pool_(threads) {}
+  static Result<std::unique_ptr<Impl>> Load(const EngineOptions& options,
+                                            const EngineMemory& memory);
+  Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads,
+       const EngineMemory& memory)
+      : checkpoint_(std::move(checkpoint)),
+        tokenizer_(std::move(tokenizer)),
+        pool_(threads),
+        memory_(memory) {}
 
   // Views the weights, or brings them to the GPU; the checkpoint is at its final address by now.
   Status LoadModel(const EngineOptions& options, int device) {
@@ -89,10 +98,11 @@ class Engine::Impl {
         .attention_backend = options.attention_backend,
         .communicator = &communicator_};
     if (device >= 0) return LoadOnGpu(options, device, std::move(context));
-    store_ = model::WeightStore::Host();
+    DeviceMemory& host = memory_.host != nullptr ? *memory_.host : HostMemory();
+    store_ = model::WeightStore::Host(host);
     SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Allocate());
-    pipeline_ = std::make_unique<runtime::HostPipeline>(*model_, context, HostMemory());
+    pipeline_ = std::make_unique<runtime::HostPipeline>(*model_, context, host);
     return {};
   }
 
@@ -109,6 +119,9 @@ class Engine::Impl {
     SEGUE_ASSIGN_OR_RETURN(
         state->schedule, runtime::MakeNoiseSchedule(checkpoint_.flow_match_config(), settings.steps,
                                                     settings.image_rows()));
+    if (!schedules_.empty()) {
+      SEGUE_RETURN_IF_ERROR(schedules_.Check(settings, state->schedule));
+    }
     SEGUE_RETURN_IF_ERROR(AddPrompt("prompt", request.prompt, *state));
     if (settings.guided) {
       SEGUE_RETURN_IF_ERROR(AddPrompt("negative prompt", settings.negative_prompt, *state));
@@ -130,6 +143,7 @@ class Engine::Impl {
     SEGUE_RETURN_IF_ERROR(UseDevice());
     SEGUE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::RequestState> state, Prepare(request));
     SEGUE_RETURN_IF_ERROR(CheckMemory(*state));
+    if (gpu_) SEGUE_RETURN_IF_ERROR(PlanMemory(*state));
     state->given_latents = request.latents;
     state->kernels_before = log_.Snapshot();
     SEGUE_RETURN_IF_ERROR(pipeline_->Encode(*state));
@@ -191,31 +205,50 @@ class Engine::Impl {
 
   bool Finished(RequestId id) const { return finished_.contains(id); }
 
+  Result<MemoryReport> memory() const {
+    if (!gpu_) return MemoryReport{};
+    SEGUE_ASSIGN_OR_RETURN(const GpuMemoryInfo now, FreeAndTotal(gpu_->device()));
+    return MemoryReport{.planned = planned_bytes_,
+                        .allocated = gpu_->count().live_bytes(),
+                        .peak = gpu_->count().peak_bytes(),
+                        .device = gpu_->free_before() - now.free_bytes};
+  }
+
  private:
   // The caller may be another thread than the one that loaded.
   Status UseDevice() const { return gpu_ ? SetCurrentDevice(gpu_->device()) : Status(); }
 
   Status LoadOnGpu(const EngineOptions& options, int device, model::ForwardContext context) {
-    SEGUE_ASSIGN_OR_RETURN(gpu_, runtime::GpuResources::Create(device, options.cache_directory));
-    store_ = model::WeightStore::Device(gpu_->memory(), {.device = device});
-    // A first pass over the same code counts what the second one places.
-    SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint_, communicator_, *store_));
-    SEGUE_RETURN_IF_ERROR(runtime::CheckGpuAttention(checkpoint_.dit_config(), gpu_->placement(),
-                                                     options.attention_backend));
-    SEGUE_RETURN_IF_ERROR(store_->Allocate());
-    SEGUE_ASSIGN_OR_RETURN(auto model, model::QwenImage::Load(checkpoint_, communicator_, *store_));
-    SEGUE_RETURN_IF_ERROR(store_->Load({.progress = options.load_progress}));
+    SEGUE_ASSIGN_OR_RETURN(gpu_,
+                           runtime::GpuResources::Create(device, options.cache_directory, memory_));
+    const model::DitConfig& dit = checkpoint_.dit_config();
+    SEGUE_RETURN_IF_ERROR(
+        runtime::CheckGpuAttention(dit, gpu_->placement(), options.attention_backend));
+    SEGUE_ASSIGN_OR_RETURN(schedules_, runtime::NamedSchedules::Resolve(
+                                           options.schedules, defaults(),
+                                           checkpoint_.flow_match_config(), dit.in_channels));
     context.kernels.stream = gpu_->stream().stream();
     context.kernels.products = &gpu_->products();
     context.kernels.convolutions = gpu_->convolutions();
-    SEGUE_RETURN_IF_ERROR(model->ReorderWeights(gpu_->memory(), context.kernels));
-    model_ = std::move(model);
-    SEGUE_ASSIGN_OR_RETURN(context.packed_products, PackedProductsAreEqual());
     context.rounding = kernels::Rounding::kBF16;
-    SEGUE_ASSIGN_OR_RETURN(
-        pipeline_,
-        runtime::GpuPipeline::Create(*model_, context, *gpu_, pool_,
-                                     {.graphs = options.graphs && !options.reference_kernels}));
+    SEGUE_ASSIGN_OR_RETURN(runtime::GpuModel loaded,
+                           runtime::LoadGpuModel({.checkpoint = &checkpoint_,
+                                                  .communicator = &communicator_,
+                                                  .timesteps = schedules_.timesteps(),
+                                                  .progress = options.load_progress},
+                                                 *gpu_, context));
+    store_ = std::move(loaded.store);
+    model_ = std::move(loaded.model);
+    plan_settings_ = {.placement = gpu_->placement(),
+                      .weights = loaded.resident_bytes,
+                      .modulation_weights = loaded.modulation_bytes,
+                      .attention_backend = options.attention_backend,
+                      .named_steps = static_cast<int64_t>(schedules_.timesteps().size())};
+    SEGUE_ASSIGN_OR_RETURN(context.packed_products, PackedProductsAreEqual());
+    SEGUE_ASSIGN_OR_RETURN(pipeline_, runtime::GpuPipeline::Create(
+                                          *model_, context, *gpu_, pool_,
+                                          {.graphs = options.graphs && !options.reference_kernels},
+                                          std::move(loaded.modulation)));
     SEGUE_ASSIGN_OR_RETURN(device_name_, runtime::GpuName(device));
     return {};
   }
@@ -226,6 +259,19 @@ class Engine::Impl {
     const std::array<int64_t, 3> parts = {hidden, hidden, hidden};
     return gpu_->products().PackedEqualsParts({.n = 3 * hidden, .k = hidden, .bias = true}, parts,
                                               gpu_->stream().stream());
+  }
+
+  // The memory of those that are running and of one that joins them.
+  Status PlanMemory(const runtime::RequestState& joining) {
+    std::vector<runtime::PlannedRequest> requests = {runtime::PlannedRequest::Of(joining)};
+    requests.reserve(running_.size() + 1);
+    for (const auto& [id, state] : running_) {
+      requests.push_back(runtime::PlannedRequest::Of(*state));
+    }
+    SEGUE_ASSIGN_OR_RETURN(const runtime::GpuMemoryPlan plan,
+                           runtime::PlanGpuMemory(*model_, plan_settings_, requests));
+    planned_bytes_ = std::max(planned_bytes_, plan.peak());
+    return {};
   }
 
   Status AddPrompt(const char* which, const std::string& text, runtime::RequestState& state) const {
@@ -276,9 +322,13 @@ class Engine::Impl {
   model::Tokenizer tokenizer_;
   comm::SingleRank communicator_;
   ThreadPool pool_;
+  EngineMemory memory_;
   kernels::KernelLog log_;
   std::string device_name_ = "cpu";
   std::unique_ptr<runtime::GpuResources> gpu_;  // null: the CPU
+  runtime::NamedSchedules schedules_;           // none: any
+  runtime::GpuPlanSettings plan_settings_;      // of a GPU's
+  int64_t planned_bytes_ = 0;
   std::optional<model::WeightStore> store_;
   std::unique_ptr<const model::QwenImage> model_;
   std::unique_ptr<runtime::Pipeline> pipeline_;
@@ -291,14 +341,30 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
-  auto impl = runtime::WithoutExceptions("load model", [&] { return Impl::Load(options); });
+  return EngineLoader::Load(options, {});
+}
+
+Result<std::unique_ptr<Engine>> EngineLoader::Load(const EngineOptions& options,
+                                                   const EngineMemory& memory) {
+  auto impl =
+      runtime::WithoutExceptions("load model", [&] { return Engine::Impl::Load(options, memory); });
   if (!impl.ok()) return std::move(impl).error();
   return std::unique_ptr<Engine>(new Engine(std::move(*impl)));
 }
 
-Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& options) {
+Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& options,
+                                                         const EngineMemory& memory) {
   SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
   SEGUE_ASSIGN_OR_RETURN(const int device, runtime::ParseDevice(options.device));
+  if (!options.schedules.empty() && device < 0) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .operation = "load model",
+                 .argument = "schedules",
+                 .got =
+                     "the CPU, where weights stay in their files' mappings and dropping some "
+                     "frees nothing",
+                 .wanted = "device cuda, or any schedule"};
+  }
   SEGUE_ASSIGN_OR_RETURN(
       model::Checkpoint checkpoint,
       options.random_weights
@@ -319,12 +385,13 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
                  .got = std::to_string(tokenizer.id_bound() - 1),
                  .wanted = "less than text_encoder's vocab_size, " + std::to_string(vocabulary)};
   }
-  auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads);
+  auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads, memory);
   SEGUE_RETURN_IF_ERROR(impl->LoadModel(options, device));
   return impl;
 }
 
 const ModelDefaults& Engine::defaults() const { return impl_->defaults(); }
+Result<MemoryReport> Engine::memory() const { return impl_->memory(); }
 
 Status Engine::Validate(const Request& request) const {
   return runtime::WithoutExceptions("check request", [&]() -> Status {

@@ -28,6 +28,17 @@ Error NotFinite(const RequestState& request, int step, int32_t bits) {
           .wanted = "finite numbers"};
 }
 
+// The workspace as memory: what is taken goes with whatever else is in it.
+class MemoryOfArena final : public DeviceMemory {
+ public:
+  explicit MemoryOfArena(Arena& arena) : arena_(&arena) {}
+  void* Allocate(int64_t bytes) override { return arena_->TakeBytes("choice of products", bytes); }
+  void Free(void*) override {}
+
+ private:
+  Arena* arena_;
+};
+
 float TimestepOf(const RequestState& request, int step) {
   return ModelTimestep(request.schedule.timesteps[static_cast<size_t>(step)], true);
 }
@@ -39,19 +50,24 @@ GpuPipeline::GpuPipeline(const model::QwenImage& model, const model::ForwardCont
                          const GpuPipelineOptions& options)
     : Pipeline(model, context, gpu.placement(), gpu.memory(), gpu.workspace_memory(), host_pool),
       stream_(&gpu.stream()),
-      options_(options) {}
+      options_(options),
+      uploads_(gpu.pinned()),
+      pinned_(&gpu.pinned()) {}
 
 Result<std::unique_ptr<GpuPipeline>> GpuPipeline::Create(const model::QwenImage& model,
                                                          const model::ForwardContext& context,
                                                          GpuResources& gpu, ThreadPool& host_pool,
-                                                         const GpuPipelineOptions& options) {
+                                                         const GpuPipelineOptions& options,
+                                                         std::optional<ModulationCache> tabulated) {
   std::unique_ptr<GpuPipeline> pipeline(new GpuPipeline(model, context, gpu, host_pool, options));
-  SEGUE_ASSIGN_OR_RETURN(
-      pipeline->modulation_,
-      ModulationCache::Create(model.dit(), gpu.placement(), options.modulation_rows, gpu.memory()));
-  // One step, and the commonest schedules' first call.
-  for (const int64_t timesteps : {1, 50}) {
-    SEGUE_RETURN_IF_ERROR(pipeline->Warm(model.dit().ModulationProducts(timesteps)));
+  pipeline->modulation_ = std::move(tabulated);
+  if (!pipeline->modulation_) {
+    SEGUE_ASSIGN_OR_RETURN(pipeline->modulation_,
+                           ModulationCache::Create(model.dit(), gpu.placement(),
+                                                   options.modulation_rows, gpu.memory()));
+    for (const int64_t timesteps : kWarmTimesteps) {
+      SEGUE_RETURN_IF_ERROR(pipeline->Warm(model.dit().ModulationProducts(timesteps)));
+    }
   }
   for (int i = 0; i < 2; ++i) {
     SEGUE_ASSIGN_OR_RETURN(GpuEvent done, GpuEvent::Create());
@@ -63,7 +79,7 @@ Result<std::unique_ptr<GpuPipeline>> GpuPipeline::Create(const model::QwenImage&
 GpuPipeline::~GpuPipeline() {
   // What fails here failed before, and was said then.
   (void)stream_->Synchronize();
-  for (const InFlight& flight : flights_) pinned_.Free(flight.not_finite);
+  for (const InFlight& flight : flights_) pinned_->Free(flight.not_finite);
 }
 
 Result<int64_t> GpuPipeline::StepBytes(const StepShape& shape) const {
@@ -81,7 +97,14 @@ void GpuPipeline::WorkspaceMoves() {
 }
 
 Status GpuPipeline::Warm(const model::ProductShapes& shapes) {
-  Status status = context().kernels.products->Warm(shapes, stream_->stream());
+  kernels::ProductLibrary& products = *context().kernels.products;
+  SEGUE_ASSIGN_OR_RETURN(const int64_t bytes, products.ScratchBytes(shapes));
+  if (bytes == 0) return {};
+  Status status = UseWorkspace(bytes);
+  if (status.ok()) {
+    MemoryOfArena scratch(workspace());
+    status = products.Warm(shapes, stream_->stream(), &scratch);
+  }
   // Products work without a choice, only slower: no reason to refuse a request.
   if (!status.ok() && status.error().code == ErrorCode::kOutOfMemory) return {};
   return status;
@@ -132,7 +155,7 @@ Status GpuPipeline::TabulateSchedules(Span<RequestState* const> requests) {
   for (const RequestState* request : requests) {
     if (request->step != 0) continue;
     std::vector<float> timesteps;
-    const auto kept = static_cast<size_t>(options_.modulation_rows);
+    const auto kept = static_cast<size_t>(modulation_->rows());
     timesteps.resize(std::min(static_cast<size_t>(request->schedule.steps()), kept));
     for (size_t i = 0; i < timesteps.size(); ++i) {
       timesteps[i] = TimestepOf(*request, static_cast<int>(i));
@@ -270,10 +293,10 @@ Status GpuPipeline::LaunchWithStages(RecordedStep& step, Span<RequestState* cons
 Status GpuPipeline::PrepareReadBack(int32_t count) {
   InFlight& flight = flights_[next_flight_];
   if (flight.capacity >= count) return {};
-  pinned_.Free(std::exchange(flight.not_finite, nullptr));
+  pinned_->Free(std::exchange(flight.not_finite, nullptr));
   flight.capacity = 0;
   const auto bytes = count * static_cast<int64_t>(sizeof(int32_t));
-  flight.not_finite = static_cast<int32_t*>(pinned_.Allocate(bytes));
+  flight.not_finite = static_cast<int32_t*>(pinned_->Allocate(bytes));
   if (flight.not_finite == nullptr) {
     return Error{.code = ErrorCode::kOutOfMemory,
                  .operation = "denoise",

@@ -1,6 +1,7 @@
 // Denoising on a GPU: recorded steps, and a host that is at most one step ahead of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -8,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda_memory.h"
 #include "device/gpu_stream.h"
 #include "device/upload_ring.h"
 #include "runtime/gpu_resources.h"
@@ -31,12 +31,17 @@ struct GpuPipelineOptions {
 // is decoded. Nothing else waits, but for requests that keep their stages.
 class GpuPipeline : public Pipeline {
  public:
+  // Numbers of timesteps whose modulation's products are chosen before the first request: one
+  // step, and the commonest schedules' first call.
+  static constexpr std::array<int64_t, 2> kWarmTimesteps = {1, 50};
+
   // Precondition: what the arguments point to outlives the pipeline; the context's stream is the
-  // resources'. Errors: no memory.
-  static Result<std::unique_ptr<GpuPipeline>> Create(const model::QwenImage& model,
-                                                     const model::ForwardContext& context,
-                                                     GpuResources& gpu, ThreadPool& host_pool,
-                                                     const GpuPipelineOptions& options);
+  // resources'. `tabulated`: a sealed cache where the weights for others are not there. Errors: no
+  // memory.
+  static Result<std::unique_ptr<GpuPipeline>> Create(
+      const model::QwenImage& model, const model::ForwardContext& context, GpuResources& gpu,
+      ThreadPool& host_pool, const GpuPipelineOptions& options,
+      std::optional<ModulationCache> tabulated = std::nullopt);
   ~GpuPipeline() override;  // waits for the stream
 
   // Bytes of the workspace that a step of this shape takes. Host only.
@@ -63,7 +68,7 @@ class GpuPipeline : public Pipeline {
 
   Status BeforeEncode(Span<const int64_t> lengths, Span<const int64_t> text_rows) override;
   Status BeforeDecode(int64_t grid_height, int64_t grid_width) override;
-  // Chooses algorithms for products that have none yet.
+  // Chooses algorithms for products that have none yet, in the workspace.
   Status Warm(const model::ProductShapes& shapes);
   // The step for these requests, in possession of the workspace.
   Result<RecordedStep*> StepFor(Span<RequestState* const> requests);
@@ -90,7 +95,7 @@ class GpuPipeline : public Pipeline {
   RecordedStep* resident_ = nullptr;
   std::vector<RequestId> resident_ids_;
   UploadRing uploads_;
-  PinnedMemory pinned_;
+  DeviceMemory* pinned_;
   std::vector<InFlight> flights_;  // two, used in turn
   size_t next_flight_ = 0;
 };

@@ -46,9 +46,12 @@ GpuResources::~GpuResources() {
 }
 
 Result<std::unique_ptr<GpuResources>> GpuResources::Create(int device,
-                                                           const std::string& cache_directory) {
-  std::unique_ptr<GpuResources> resources(new GpuResources(device));
+                                                           const std::string& cache_directory,
+                                                           const EngineMemory& memory) {
+  std::unique_ptr<GpuResources> resources(new GpuResources(device, memory));
   SEGUE_RETURN_IF_ERROR(SetCurrentDevice(device));
+  SEGUE_ASSIGN_OR_RETURN(const GpuMemoryInfo before, FreeAndTotal());
+  resources->free_before_ = before.free_bytes;
   resources->placement_.device = DeviceKind::kCuda;
   SEGUE_ASSIGN_OR_RETURN(resources->placement_.gpu, attention::CurrentGpu());
   SEGUE_ASSIGN_OR_RETURN(GpuStream stream, GpuStream::Create());

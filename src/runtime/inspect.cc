@@ -10,6 +10,7 @@
 #include "runtime/checkpoint_networks.h"
 #include "runtime/gpu_memory_plan.h"
 #include "runtime/gpu_resources.h"
+#include "runtime/memory_check.h"
 #include "runtime/settings.h"
 #include "segue/checkpoint.h"
 
@@ -62,15 +63,18 @@ int64_t FreeOnGpu(int index) {
 
 Status PlanOnGpu(const model::Checkpoint& checkpoint, const runtime::Settings& settings, int gpu,
                  MemoryPlan& plan) {
-  SEGUE_ASSIGN_OR_RETURN(const runtime::GpuMemoryPlan memory,
+  SEGUE_ASSIGN_OR_RETURN(const runtime::GpuMemoryPlans plans,
                          runtime::PlanGpuMemory(checkpoint, settings, plan.text_rows));
-  plan.weights = memory.weights;
+  const runtime::GpuMemoryPlan& memory = plans.any_schedule;
+  plan.weights = memory.weights + memory.modulation_weights;
   plan.modulation = memory.modulation;
   plan.libraries = memory.libraries;
+  plan.choosing = memory.choosing;
   plan.text_encoder_activations = memory.text_encoder;
   plan.transformer_activations = memory.transformer;
   plan.vae_activations = memory.vae;
   plan.peak = memory.peak();
+  plan.peak_one_schedule = plans.one_schedule.peak();
   plan.available = FreeOnGpu(gpu);
   return {};
 }
@@ -121,10 +125,15 @@ Result<MemoryPlan> PlanSize(const model::Checkpoint& checkpoint, PictureSize siz
 
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
                                             const std::vector<PictureSize>& sizes,
-                                            const std::string& device) {
+                                            const std::string& device, bool random_weights) {
   SEGUE_ASSIGN_OR_RETURN(const int gpu, runtime::ParseDevice(device));
-  SEGUE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::Open(directory));
-  SEGUE_ASSIGN_OR_RETURN(runtime::UnusedTensors unused, runtime::CheckNetworks(checkpoint));
+  SEGUE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint,
+                         random_weights ? model::Checkpoint::OpenRandom(directory, 0)
+                                        : model::Checkpoint::Open(directory));
+  runtime::UnusedTensors unused;
+  if (!random_weights) {
+    SEGUE_ASSIGN_OR_RETURN(unused, runtime::CheckNetworks(checkpoint));
+  }
   CheckpointSummary summary;
   summary.directory = directory;
   const model::PipelineClasses& classes = checkpoint.classes();
@@ -135,9 +144,12 @@ Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
                         Summarise("vae", classes.vae, checkpoint.vae(), unused["vae"]),
                         SummariseFiles(directory, "tokenizer", classes.tokenizer),
                         SummariseFiles(directory, "scheduler", classes.scheduler)};
-  const int64_t weights = runtime::UsedBytes(checkpoint.transformer(), unused["transformer"]) +
-                          runtime::UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]) +
-                          runtime::UsedBytes(checkpoint.vae(), unused["vae"]);
+  int64_t weights = runtime::UsedBytes(checkpoint.transformer(), unused["transformer"]) +
+                    runtime::UsedBytes(checkpoint.text_encoder(), unused["text_encoder"]) +
+                    runtime::UsedBytes(checkpoint.vae(), unused["vae"]);
+  if (random_weights) {
+    SEGUE_ASSIGN_OR_RETURN(weights, runtime::RandomWeightBytes(checkpoint));
+  }
   std::vector<PictureSize> planned = sizes;
   if (planned.empty()) planned.push_back({});
   for (const PictureSize& size : planned) {

@@ -26,15 +26,14 @@ Status CheckFits(const char* operation, const std::string& what, int64_t needed,
                .wanted = Mebibytes(needed) + ": " + what};
 }
 
-// Random weights are made in memory of their own, as bfloat16.
+}  // namespace
+
 Result<int64_t> RandomWeightBytes(const model::Checkpoint& checkpoint) {
   const comm::SingleRank single;
   model::WeightStore store = model::WeightStore::Device(HostMemory(), {});  // only counts
   SEGUE_RETURN_IF_ERROR(model::QwenImage::Load(checkpoint, single, store));
   return store.bytes(model::WeightGroup::kResident) + store.bytes(model::WeightGroup::kModulation);
 }
-
-}  // namespace
 
 Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& host) {
   const ModelDefaults& defaults = checkpoint.defaults();

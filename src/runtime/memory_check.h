@@ -12,6 +12,10 @@
 
 namespace segue::runtime {
 
+// What random weights take, which are made in memory of their own, as bfloat16. Errors: as of
+// QwenImage::Load.
+Result<int64_t> RandomWeightBytes(const model::Checkpoint& checkpoint);
+
 // Error (kOutOfMemory) unless the weights and a picture of the default size fit into what the host
 // has available. An unknown amount (0) passes. Other errors: those of CheckNetworks.
 Status CheckModelMemory(const model::Checkpoint& checkpoint, const DeviceInfo& host);

@@ -60,10 +60,24 @@ Status ModulationCache::Tabulate(Span<const RowCache::Lookup::Miss> run,
                                   workspace, context);
 }
 
+bool ModulationCache::Contains(float timestep) const {
+  return cache_.Contains(std::bit_cast<uint32_t>(timestep));
+}
+
 Result<std::vector<int32_t>> ModulationCache::Rows(Span<const float> timesteps,
                                                    const model::ForwardContext& context) {
   std::vector<uint32_t> keys;
   for (const float timestep : timesteps) keys.push_back(std::bit_cast<uint32_t>(timestep));
+  if (sealed()) {
+    for (const float timestep : timesteps) {
+      if (Contains(timestep)) continue;
+      return Error{.code = ErrorCode::kUnsupported,
+                   .operation = "tabulate modulation",
+                   .argument = "timestep",
+                   .got = std::to_string(timestep),
+                   .wanted = "one of the " + std::to_string(rows()) + " tabulated at load"};
+    }
+  }
   auto lookup = cache_.Find(keys);
   if (!lookup) {
     return Error{.code = ErrorCode::kUnsupported,

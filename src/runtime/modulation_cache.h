@@ -30,7 +30,8 @@ class ModulationCache {
   static int64_t Bytes(const model::DitConfig& config, const model::Placement& placement,
                        int64_t rows);
 
-  // Precondition: `dit` and `memory` outlive the cache. Errors: no memory.
+  // Precondition: `memory` outlives the cache, and `dit` does until it is sealed. Errors: no
+  // memory.
   static Result<ModulationCache> Create(const model::Dit& dit, const model::Placement& placement,
                                         int64_t rows, DeviceMemory& memory);
 
@@ -39,10 +40,16 @@ class ModulationCache {
 
   // The row of every timestep (sigma in 0..1), tabulating those that have none: as few products as
   // the free rows' order allows. Rows hold until a later call needs the room.
-  // Errors: more different timesteps than rows; a failed launch, after which the rows that were to
-  // be written are forgotten.
+  // Errors: more different timesteps than rows; one that a sealed cache does not have; a failed
+  // launch, after which the rows that were to be written are forgotten.
   Result<std::vector<int32_t>> Rows(Span<const float> timesteps,
                                     const model::ForwardContext& context);
+
+  // No timestep is tabulated from now on: the weights that modulation follows from may go. The
+  // stream must have passed the work of earlier calls by then.
+  void Seal() { dit_ = nullptr; }
+  bool sealed() const { return dit_ == nullptr; }
+  bool Contains(float timestep) const;
 
   int64_t rows() const { return cache_.rows(); }
   int64_t hits() const { return cache_.hits(); }

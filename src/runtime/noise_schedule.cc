@@ -96,4 +96,12 @@ float ModelTimestep(float timestep, bool bf16_rounding) {
   return RoundToBF16(RoundToBF16(timestep) / 1000.0f);
 }
 
+std::vector<float> ModelTimesteps(const NoiseSchedule& schedule, bool bf16_rounding) {
+  std::vector<float> timesteps(schedule.timesteps.size());
+  for (size_t i = 0; i < timesteps.size(); ++i) {
+    timesteps[i] = ModelTimestep(schedule.timesteps[i], bf16_rounding);
+  }
+  return timesteps;
+}
+
 }  // namespace segue::runtime

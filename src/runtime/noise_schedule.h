@@ -37,5 +37,7 @@ Result<NoiseSchedule> MakeNoiseSchedule(const FlowMatchConfig& config, int steps
 // What the transformer is fed at a step: the timestep divided by 1000, in the latents' dtype. With
 // bf16 rounding that is two roundings, of the timestep and of the quotient (QwenImagePipeline).
 float ModelTimestep(float timestep, bool bf16_rounding);
+// Of every step.
+std::vector<float> ModelTimesteps(const NoiseSchedule& schedule, bool bf16_rounding);
 
 }  // namespace segue::runtime

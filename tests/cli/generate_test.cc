@@ -304,6 +304,18 @@ TEST(Generate, JsonSaysWhatRan) {
   EXPECT_EQ(outcome.err.find("warning: the prompt was cut", at + 1), std::string::npos);
 }
 
+TEST(Generate, JsonSaysWhatMemoryAGpuGave) {
+  const ScratchDirectory directory;
+  const Outcome on_cpu = RunFake(Generate({"--prompt", "x", "--json"}), directory);
+  EXPECT_FALSE(nlohmann::json::parse(on_cpu.out).contains("memory"));
+  const Outcome on_gpu = RunFake(
+      Generate({"--prompt", "x", "--json", "--device", "cuda", "--drop-modulation"}), directory);
+  ASSERT_EQ(on_gpu.status, 0) << on_gpu.err;
+  EXPECT_EQ(
+      nlohmann::json::parse(on_gpu.out)["memory"],
+      nlohmann::json::parse(R"({"planned": 100, "allocated": 80, "peak": 99, "device": 120})"));
+}
+
 TEST(Generate, QuietLeavesWarningsAndPaths) {
   const ScratchDirectory directory;
   const Outcome outcome =

@@ -166,6 +166,8 @@ TEST(Usage, OptionsWithoutEffectAreErrors) {
                 "which leaves it without effect, wanted --guidance above 1");
   }
   ExpectError(Generate({"--no-graphs"}), 2, "--no-graphs: got the CPU, wanted --device cuda");
+  ExpectError(Generate({"--drop-modulation"}), 2,
+              "--drop-modulation: got the CPU, wanted --device cuda");
   ExpectError(Generate({"--cache", "x"}), 2, "--cache: got the CPU, wanted --device cuda");
   ExpectError(Generate({"--cache", "x", "--device", "cpu"}), 2, "wanted --device cuda");
 }

@@ -66,23 +66,49 @@ TEST(FailingMemory, RefusesForGood) {
   EXPECT_EQ(memory.live(), 0);
 }
 
+// Memory whose allocations can be extended, as the GPU's workspace can.
+class Extensible : public DeviceMemory {
+ public:
+  void* Allocate(int64_t bytes) override { return HostMemory().Allocate(bytes + 100); }
+  bool Extend(void*, int64_t bytes) override { return bytes <= 100; }
+  void Free(void* pointer) override { HostMemory().Free(pointer); }
+};
+
 TEST(CountedMemory, KnowsWhatLivesAndTheMostThatDid) {
   FailingMemory failing(HostMemory(), 2);
-  CountedMemory memory(failing);
+  Extensible extensible;
+  MemoryCount count;
+  CountedMemory memory(failing, count);
+  CountedMemory other(extensible, count);
   void* first = memory.Allocate(100);
   void* second = memory.Allocate(50);
   EXPECT_EQ(memory.Allocate(1000), nullptr);  // a refused allocation counts for nothing
-  EXPECT_EQ(memory.live_bytes(), 150);
+  EXPECT_EQ(count.live_bytes(), 150);
   memory.Free(first);
   memory.Free(nullptr);
-  EXPECT_EQ(memory.live_bytes(), 50);
-  void* third = memory.Allocate(10);
-  EXPECT_EQ(memory.live_bytes(), 60);
+  EXPECT_EQ(count.live_bytes(), 50);
+  void* third = other.Allocate(10);
+  EXPECT_EQ(count.live_bytes(), 60);
+  EXPECT_TRUE(other.Extend(third, 90));
+  EXPECT_FALSE(other.Extend(third, 900));
+  EXPECT_EQ(count.live_bytes(), 140);
   memory.Free(second);
-  memory.Free(third);
-  EXPECT_EQ(memory.live_bytes(), 0);
-  EXPECT_EQ(memory.peak_bytes(), 150);
+  other.Free(third);
+  EXPECT_EQ(count.live_bytes(), 0);
+  EXPECT_EQ(count.peak_bytes(), 150);
   EXPECT_EQ(failing.live(), 0);
+}
+
+TEST(FailingMemory, RefusesToExtendToo) {
+  Extensible extensible;
+  FailingMemory memory(extensible, 1);
+  void* pointer = memory.Allocate(10);
+  EXPECT_FALSE(memory.Extend(pointer, 20));
+  EXPECT_TRUE(memory.refused());
+  EXPECT_TRUE(memory.Extend(pointer, 20));
+  memory.Free(pointer);
+  EXPECT_EQ(memory.asked(), 3);
+  EXPECT_EQ(memory.live(), 0);
 }
 
 // On a machine without a GPU, with CUDA in the build or without.

@@ -378,5 +378,13 @@ TEST(Engine, BFloat16ModeIsCloseAndIsBFloat16) {
   }
 }
 
+TEST(Engine, OnTheCpuNoSchedulesAreNamed) {
+  const auto engine = Engine::Load({.model_directory = TinyModel(), .schedules = {{.steps = 4}}});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(engine.error().argument, "schedules");
+  EXPECT_EQ(LoadTiny()->memory()->planned, 0);
+}
+
 }  // namespace
 }  // namespace segue

@@ -5,9 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "comm/communicator.h"
+#include "device/failing_memory.h"
 #include "model/tokenizer/tokenizer.h"
+#include "runtime/engine_memory.h"
 #include "runtime/pipeline.h"
 #include "segue/engine.h"
 
@@ -148,6 +151,54 @@ TEST_F(PipelineTest, WhatDoesNotFitTogetherRunsAlone) {
   ASSERT_FALSE(refused.status.ok());
   EXPECT_EQ(refused.status.error().code, ErrorCode::kOutOfMemory);
   EXPECT_EQ(refused.step, 0);
+}
+
+bool HasNumber(const std::string& text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The whole engine, loading included; random weights are copies, each an allocation.
+TEST(EngineMemory, EveryAllocationMayFail) {
+  Request request;
+  request.prompt = "a cat";
+  request.width = request.height = 160;
+  request.steps = 2;
+  request.guidance = 2.0;
+  for (const std::optional<uint64_t> seed :
+       {std::optional<uint64_t>(), std::optional<uint64_t>(1)}) {
+    const EngineOptions options = {
+        .model_directory = TinyModel(), .threads = 1, .random_weights = seed};
+    const auto good = (*Engine::Load(options))->Generate(request);
+    ASSERT_TRUE(good.ok()) << good.error().Message();
+    int refused_loads = 0;
+    int refused_requests = 0;
+    for (int64_t k = 0;; ++k) {
+      segue::FailingMemory memory(HostMemory(), k);
+      {
+        auto engine = EngineLoader::Load(options, {.host = &memory});
+        if (!engine.ok()) {
+          EXPECT_EQ(engine.error().code, ErrorCode::kOutOfMemory);
+          EXPECT_TRUE(HasNumber(engine.error().wanted)) << engine.error().Message();
+          EXPECT_EQ(memory.live(), 0) << k;
+          ++refused_loads;
+          continue;
+        }
+        auto picture = (*engine)->Generate(request);
+        if (!picture.ok()) {
+          EXPECT_EQ(picture.error().code, ErrorCode::kOutOfMemory);
+          EXPECT_TRUE(HasNumber(picture.error().wanted)) << picture.error().Message();
+          ++refused_requests;
+          picture = (*engine)->Generate(request);
+        }
+        ASSERT_TRUE(picture.ok()) << k << ": " << picture.error().Message();
+        EXPECT_EQ(picture->image.rgb, good->image.rgb) << k;
+      }
+      EXPECT_EQ(memory.live(), 0) << k;
+      if (!memory.refused()) break;
+    }
+    EXPECT_EQ(refused_requests, 4);  // the request's own, then one a stage
+    EXPECT_EQ(refused_loads > 0, seed.has_value());
+  }
 }
 
 // A copy of the tiny checkpoint in which one value of a tensor is infinite.

@@ -78,9 +78,28 @@ TEST_F(Layout, FitsInSixtyGigabytesOfAGpu) {
   EXPECT_LE(plan.peak, 60'000'000'000);
   // Latents of 4096 rows and text rows of two branches besides.
   const int64_t request = 2 * (4096 * 64 + 2 * plan.text_rows * int64_t{3072});
-  EXPECT_EQ(plan.peak, plan.weights + plan.modulation + plan.libraries + request +
+  const int64_t flag = 256;
+  EXPECT_EQ(plan.peak, plan.weights + plan.modulation + plan.libraries + request + flag +
                            std::max({plan.text_encoder_activations, plan.transformer_activations,
-                                     plan.vae_activations}));
+                                     plan.vae_activations, plan.choosing}));
+  // Two y of the widest product's 8192 rows, and its x.
+  EXPECT_GE(plan.choosing, 2 * 8192 * int64_t{12288} * 2 + 8192 * int64_t{12288} * 2);
+  // One schedule: no modulation weights, 50 timesteps.
+  EXPECT_LE(plan.peak_one_schedule, 46'000'000'000);
+  const int64_t modulation_weights = 2 * int64_t{60} * 2 * 6 * 3072 * (3072 + 1);
+  EXPECT_NEAR(static_cast<double>(plan.peak - plan.peak_one_schedule),
+              static_cast<double>(modulation_weights + table * (256 - 50) / 256), 0.1e9);
+}
+
+// Configurations alone are enough for weights out of a seed.
+TEST(RandomWeights, ArePlannedLikeTheFiles) {
+  const std::string configs = std::string(SEGUE_SOURCE_DIR) + "/models/qwen_image";
+  EXPECT_FALSE(InspectCheckpoint(configs, {}, "cuda").ok());
+  for (const char* device : {"cpu", "cuda"}) {
+    const auto summary = InspectCheckpoint(configs, {{1024, 1024}}, device, true);
+    ASSERT_TRUE(summary.ok()) << summary.error().Message();
+    EXPECT_NEAR(static_cast<double>(summary->plans.at(0).weights), 55.145e9, 0.001e9) << device;
+  }
 }
 
 TEST_F(Layout, IsInspectedAndPlanned) {

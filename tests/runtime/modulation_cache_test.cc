@@ -77,6 +77,30 @@ TEST_F(ModulationCacheTest, RowsHaveTheBytesOfFreshOnesWhateverTheirCompany) {
   EXPECT_EQ(too_many.error().argument, "timesteps");
 }
 
+TEST_F(ModulationCacheTest, SealedItNeedsNoWeightsAndKnowsNoOtherTimestep) {
+  const std::vector<float> named = {1.0f, 0.5f, 0.25f};
+  std::vector<std::vector<float>> fresh;
+  for (const float timestep : named) fresh.push_back(Fresh(timestep));
+  auto cache = ModulationCache::Create(*dit_, 1, 3, HostMemory());
+  ASSERT_TRUE(cache.ok()) << cache.error().Message();
+  ASSERT_TRUE(cache->Rows(named, context_).ok());
+  cache->Seal();
+  dit_.reset();
+  EXPECT_TRUE(cache->Contains(0.5f));
+  EXPECT_FALSE(cache->Contains(0.75f));
+  const auto refused = cache->Rows(std::vector<float>{0.5f, 0.75f}, context_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.error().wanted, "one of the 3 tabulated at load");
+  const auto rows = cache->Rows(named, context_);
+  ASSERT_TRUE(rows.ok()) << rows.error().Message();
+  checkpoint_.reset();
+  for (size_t i = 0; i < named.size(); ++i) {
+    const auto* got = cache->table().Row<float>((*rows)[i]);
+    EXPECT_EQ(std::memcmp(got, fresh[i].data(), 64 * sizeof(float)), 0) << named[i];
+  }
+}
+
 class NoMemory : public DeviceMemory {
  public:
   void* Allocate(int64_t) override { return nullptr; }
