@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "device/counted_memory.h"
 #include "model/weights/weight_store.h"
 #include "weights/weight_rig.h"
 
@@ -50,7 +53,7 @@ class WeightLoadTest : public ::testing::Test {
 
 TEST_F(WeightLoadTest, AnyThreadsAndReadsGiveTheSame) {
   for (const int threads : {1, 3, 16}) {
-    for (const int64_t chunk : {1, 8192, 1 << 20}) {
+    for (const int64_t chunk : {0, 1, 8192, 1 << 20}) {
       for (const bool past : {false, true}) {
         WeightStore store = Placed();
         const Result<WeightLoadReport> report =
@@ -76,6 +79,25 @@ TEST_F(WeightLoadTest, ReadsWhatIsNotCached) {
   const Result<WeightLoadReport> report = store.Load();
   ASSERT_TRUE(report.ok()) << report.error().Message();
   ExpectAll();
+}
+
+// Locking memory costs more than it gains where files are in memory already.
+TEST_F(WeightLoadTest, ReadsOfCachedFilesAreSmall) {
+  {
+    std::ifstream file(weights_.path(), std::ios::binary);
+    std::vector<char> all(std::istreambuf_iterator<char>(file), {});
+    ASSERT_GT(all.size(), 0u);
+  }
+  MemoryCount count;
+  CountedMemory staging(HostMemory(), count);
+  WeightStore store =
+      WeightStore::Device(HostMemory(), {.kind = DeviceKind::kCpu, .staging = &staging});
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int i = 0; i < 12; ++i) ASSERT_TRUE(store.Place(weights_.Part(Name(i))).ok());
+    ASSERT_TRUE(store.Allocate().ok());
+  }
+  ASSERT_TRUE(store.Load({.threads = 1}).ok());
+  EXPECT_EQ(count.peak_bytes(), kCachedChunkBytes + kReadAlignment);
 }
 
 TEST_F(WeightLoadTest, ReportsProgressAndStops) {

@@ -67,6 +67,19 @@ bool WeightFile::IsCached(int64_t begin, int64_t end) const {
   return 2 * cached >= static_cast<int64_t>(pages.size());
 }
 
+bool WeightFile::IsMostlyCached() const {
+  // Of 64 KiB each: 4 MiB of pages to look up, whatever the size of the file.
+  constexpr int64_t kSamples = 64;
+  constexpr int64_t kSampleBytes = 64 << 10;
+  const int64_t size = file_.size_bytes();
+  int64_t cached = 0;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    const int64_t begin = size / kSamples * i;
+    cached += IsCached(begin, begin + kSampleBytes) ? 1 : 0;
+  }
+  return 2 * cached > kSamples;
+}
+
 WeightFile::Got WeightFile::Read(int64_t begin, int64_t end, uint8_t* to) const {
   Got got;
   if (direct_ >= 0 && !IsCached(begin, end)) {

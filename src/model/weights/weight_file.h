@@ -37,6 +37,9 @@ class WeightFile {
   // Precondition: `begin` and `to` are multiples of kReadAlignment.
   Got Read(int64_t begin, int64_t end, uint8_t* to) const;
 
+  // Whether the page cache seems to hold most of the file, by samples all over it.
+  bool IsMostlyCached() const;
+
  private:
   WeightFile(const TensorFile& file, int cached, int direct)
       : file_(file), cached_(cached), direct_(direct) {}

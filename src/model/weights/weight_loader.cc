@@ -36,19 +36,25 @@ class Load {
  public:
   Load(Span<const WeightTransfer> transfers, const WeightTarget& target,
        const WeightLoadOptions& options)
-      : transfers_(transfers), target_(target), options_(options) {
-    chunk_bytes_ = std::max<int64_t>(options.chunk_bytes, 1);
-    chunk_bytes_ = (chunk_bytes_ + kReadAlignment - 1) / kReadAlignment * kReadAlignment;
-    reads_ = PlanReads(transfers, chunk_bytes_);
-    for (const WeightRead& read : reads_) total_ += read.end - read.begin;
-  }
+      : transfers_(transfers), target_(target), options_(options) {}
 
-  Status OpenFiles() {
-    for (const WeightRead& read : reads_) {
-      if (read.file == nullptr || files_.contains(read.file)) continue;
-      SEGUE_ASSIGN_OR_RETURN(files_[read.file],
-                             WeightFile::Open(*read.file, options_.past_page_cache));
+  // Opens the files and plans what is read of them.
+  Status Prepare() {
+    for (const WeightTransfer& transfer : transfers_) {
+      const TensorFile* file = transfer.source.file;
+      if (file == nullptr || files_.contains(file)) continue;
+      SEGUE_ASSIGN_OR_RETURN(files_[file], WeightFile::Open(*file, options_.past_page_cache));
     }
+    chunk_bytes_ = options_.chunk_bytes;
+    if (chunk_bytes_ <= 0) {
+      const bool cached = std::all_of(files_.begin(), files_.end(), [](const auto& file) {
+        return file.second->IsMostlyCached();
+      });
+      chunk_bytes_ = cached ? kCachedChunkBytes : kDiskChunkBytes;
+    }
+    chunk_bytes_ = (chunk_bytes_ + kReadAlignment - 1) / kReadAlignment * kReadAlignment;
+    reads_ = PlanReads(transfers_, chunk_bytes_);
+    for (const WeightRead& read : reads_) total_ += read.end - read.begin;
     return {};
   }
 
@@ -247,7 +253,7 @@ Result<WeightLoadReport> LoadWeights(Span<const WeightTransfer> transfers,
   const auto begin = std::chrono::steady_clock::now();
   SEGUE_RETURN_IF_ERROR(MakeRandom(transfers, target, ThreadsOf(options)));
   Load load(transfers, target, options);
-  SEGUE_RETURN_IF_ERROR(load.OpenFiles());
+  SEGUE_RETURN_IF_ERROR(load.Prepare());
   SEGUE_RETURN_IF_ERROR(load.Run());
   WeightLoadReport report{.file_bytes = load.file_bytes(), .direct_bytes = load.direct_bytes()};
   for (const WeightTransfer& transfer : transfers) {

@@ -12,13 +12,19 @@
 
 namespace segue::model {
 
+// Each thread has kLaneSlots chunks page-locked, which costs half a second a GiB, one thread at a
+// time and nothing copied meanwhile. Disks want large reads. Memory gives small ones as fast: half
+// of 1 MiB is still a hundred times what a copy's launch costs.
+inline constexpr int64_t kDiskChunkBytes = int64_t{4} << 20;
+inline constexpr int64_t kCachedChunkBytes = int64_t{1} << 20;
+
 struct WeightLoadOptions {
   // Threads that read; 0: one a processor, at most 16. One thread copies out of the page cache at
   // about 4.5 GB/s, twelve keep a PCIe 5 bus busy.
   int threads = 0;
-  // Of one read. Rounded up to kReadAlignment. Each thread has kLaneSlots of them page-locked, and
-  // locking costs half a second a GiB; disks want large reads.
-  int64_t chunk_bytes = int64_t{4} << 20;
+  // Of one read. Rounded up to kReadAlignment; 0: kCachedChunkBytes where the page cache holds the
+  // files, else kDiskChunkBytes.
+  int64_t chunk_bytes = 0;
   // See WeightFile.
   bool past_page_cache = true;
   // Called on the calling thread every 50 ms or so and at the end, with bytes read and bytes to
