@@ -3,6 +3,9 @@
 
 namespace segue::kernels::cuda {
 
-const char* RejectsDevice(const Context&) { return "this build has no CUDA"; }
+const char* RejectsDevice(const Context& context) {
+  return context.stream.device() == DeviceKind::kCuda ? "this build has no CUDA"
+                                                      : "works on a GPU's memory only";
+}
 
 }  // namespace segue::kernels::cuda
