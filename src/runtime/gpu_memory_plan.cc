@@ -1,6 +1,7 @@
 #include "runtime/gpu_memory_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "comm/communicator.h"
 #include "kernels/product_scratch.h"
@@ -66,8 +67,8 @@ void AddStages(const model::QwenImage& model, const GpuPlanSettings& settings,
   const int64_t image_rows = request.grid_height * request.grid_width;
   plan.requests += model::RequestBytes(config, settings.placement, image_rows, request.text_rows);
   std::vector<int64_t> lengths = request.text_rows;
-  int64_t rows = 0;
-  for (int64_t& length : lengths) rows += length += model::kTemplatePrefixIds;
+  for (int64_t& length : lengths) length += model::kTemplatePrefixIds;
+  const int64_t rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   plan.text_encoder =
       std::max(plan.text_encoder,
                model::EncodeBytes(config, settings.placement, lengths, model::kTemplatePrefixIds));

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "model/weights/checkpoint.h"
+#include "model/weights/weight_store.h"
 
 namespace segue::runtime {
 namespace {
@@ -99,6 +100,35 @@ TEST_F(ModulationCacheTest, SealedItNeedsNoWeightsAndKnowsNoOtherTimestep) {
     const auto* got = cache->table().Row<float>((*rows)[i]);
     EXPECT_EQ(std::memcmp(got, fresh[i].data(), 64 * sizeof(float)), 0) << named[i];
   }
+}
+
+// What tabulates before the other weights come: nothing else is read. Host memory stands in for a
+// GPU's.
+TEST_F(ModulationCacheTest, TheGroupOfItsWeightsIsAllItNeeds) {
+  const auto row_with = [this](model::WeightStore store) {
+    for (int pass = 0; pass < 2; ++pass) {
+      model::WeightReader reader(checkpoint_->transformer(), store);
+      dit_ = std::make_unique<model::Dit>(checkpoint_->dit_config(), reader, single_);
+      EXPECT_TRUE(reader.Finish().ok());
+      EXPECT_TRUE(store.Allocate().ok());
+    }
+    EXPECT_TRUE(store.Load().ok());
+    EXPECT_GT(store.bytes(model::WeightGroup::kModulation), 0);
+    auto cache = ModulationCache::Create(*dit_, 1, 2, HostMemory());
+    EXPECT_TRUE(cache.ok());
+    const auto rows = cache->Rows(std::vector<float>{0.5f, 0.75f}, context_);
+    EXPECT_TRUE(rows.ok());
+    const auto* row = cache->table().Row<float>((*rows)[1]);
+    // All but what the last block's text stream leaves unwritten.
+    const model::DitConfig& config = dit_->config();
+    return std::vector<float>(row, row + (12 * config.num_layers - 4) * config.hidden());
+  };
+  const model::WeightTarget target = {.kind = DeviceKind::kCpu};
+  const std::vector<float> alone = row_with(
+      model::WeightStore::DeviceGroup(HostMemory(), target, model::WeightGroup::kModulation));
+  const std::vector<float> whole = row_with(model::WeightStore::Device(HostMemory(), target));
+  ASSERT_EQ(alone.size(), whole.size());
+  EXPECT_EQ(std::memcmp(alone.data(), whole.data(), alone.size() * sizeof(float)), 0);
 }
 
 class NoMemory : public DeviceMemory {
