@@ -51,9 +51,9 @@ class ProductLibrary {
     // Where Warm takes its scratch memory from, which it gives back, unless it is given some, and
     // where PackedEqualsParts does; outlives the library. Null: those are refused.
     DeviceMemory* memory = nullptr;
-    // How long Warm runs a shape whose calls are long (50 us and more), to time them at the clock
-    // that a chip at its power limit settles at.
-    double hot_seconds = 0.6;
+    // How long Warm runs a shape whose calls are long (50 us and more): each candidate by itself
+    // for some 0.3 s, at the clock that a chip at its power limit settles at for that one.
+    double hot_seconds = 1.8;
   };
 
   // For the device that is current. Errors (kUnsupported): no CUDA in this build, no library, where

@@ -58,6 +58,8 @@ class Chooser {
   std::vector<Algorithm> Candidates() const;
   Result<GpuGraph> Record(const Algorithm& algorithm) const;
   Result<std::vector<double>> TimesInTurn(Span<const Algorithm> algorithms, int32_t rounds) const;
+  Result<std::vector<double>> TimesAlone(Span<const Algorithm> algorithms, double seconds_each,
+                                         double call_seconds) const;
   // Of got_ [rows, cols] from the reference's columns first_col ...
   Result<int64_t> Differences(int64_t cols, int64_t first_col);
 
