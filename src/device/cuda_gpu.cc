@@ -37,6 +37,21 @@ Status SetCurrentDevice(int index) {
   return CheckCuda(kOperation, "cudaSetDevice", cudaSetDevice(index));
 }
 
+Result<int> CurrentDeviceIndex() {
+  int device = 0;
+  SEGUE_RETURN_IF_ERROR(CheckCuda(kOperation, "cudaGetDevice", cudaGetDevice(&device)));
+  return device;
+}
+
+Status EnablePeerAccess(int peer) {
+  const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  return CheckCuda(kOperation, "cudaDeviceEnablePeerAccess", status);
+}
+
 Result<GpuMemoryInfo> FreeAndTotal() {
   size_t free_bytes = 0;
   size_t total_bytes = 0;

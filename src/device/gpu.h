@@ -21,6 +21,13 @@ Result<GpuTraits> CurrentGpuTraits();
 // starts with device 0.
 Status SetCurrentDevice(int index);
 
+// The calling thread's.
+Result<int> CurrentDeviceIndex();
+
+// Lets the current device read and write another one's memory. Done already is done. Error
+// (kUnsupported): the two cannot.
+Status EnablePeerAccess(int peer);
+
 struct GpuMemoryInfo {
   int64_t free_bytes = 0;
   int64_t total_bytes = 0;

@@ -25,6 +25,10 @@ Result<GpuTraits> CurrentGpuTraits() { return NoCuda("ask the GPU"); }
 
 Status SetCurrentDevice(int) { return NoCuda("choose a GPU"); }
 
+Result<int> CurrentDeviceIndex() { return NoCuda("ask for the GPU"); }
+
+Status EnablePeerAccess(int) { return NoCuda("let GPUs reach each other"); }
+
 Result<GpuMemoryInfo> FreeAndTotal() { return NoCuda("ask the GPU for its memory"); }
 
 Result<GpuMemoryInfo> FreeAndTotal(int) { return NoCuda("ask the GPU for its memory"); }

@@ -47,6 +47,23 @@ Status CopyWithin(void* to, const void* from, int64_t bytes, const Stream& strea
   return CopyPieces(target, source, bytes, 1, stream.cuda_stream());
 }
 
+Status CopyMatrix(const MatrixView& to, const MatrixView& from, const Stream& stream) {
+  const auto element = static_cast<int64_t>(SizeOf(to.dtype));
+  const int64_t bytes = to.cols * element;
+  const DevicePieces target = {.data = to.data, .stride = to.stride * element};
+  const DevicePieces source = {.data = from.data, .stride = from.stride * element};
+  if (stream.device() != DeviceKind::kCpu) {
+    return CopyPieces(target, source, bytes, to.rows, stream.cuda_stream());
+  }
+  if (bytes == 0) return {};
+  for (int64_t row = 0; row < to.rows; ++row) {
+    std::memcpy(static_cast<char*>(target.data) + row * target.stride,
+                static_cast<const char*>(source.data) + row * source.stride,
+                static_cast<size_t>(bytes));
+  }
+  return {};
+}
+
 Result<std::vector<float>> ReadMatrix(const MatrixView& matrix, const Stream& stream) {
   const auto element = static_cast<int64_t>(SizeOf(matrix.dtype));
   const int64_t all = matrix.rows == 0 ? 0 : (matrix.rows - 1) * matrix.stride + matrix.cols;

@@ -20,6 +20,9 @@ Status CopyOut(void* to, const void* from, int64_t bytes, const Stream& stream);
 // Copies within the stream's memory.
 Status CopyWithin(void* to, const void* from, int64_t bytes, const Stream& stream);
 
+// Copies a matrix within the stream's memory. Both have one shape and dtype; rows may lie apart.
+Status CopyMatrix(const MatrixView& to, const MatrixView& from, const Stream& stream);
+
 // A matrix of F32 or BF16 as float32 on the host, rows side by side. Waits for the work in front.
 Result<std::vector<float>> ReadMatrix(const MatrixView& matrix, const Stream& stream);
 

@@ -50,7 +50,7 @@ Status CheckStream(const ModulatedNormStream& stream, int64_t cols, const Contex
 
 }  // namespace
 
-Status ModulatedNorm(const ModulatedNormParams& params, const Context& context) {
+Status CheckModulatedNorm(const ModulatedNormParams& params, const Context& context) {
   if (params.streams.size() > kMaxNormStreams) {
     return ArgumentError(kOp, "streams", std::to_string(params.streams.size()),
                          "at most " + std::to_string(kMaxNormStreams));
@@ -58,6 +58,11 @@ Status ModulatedNorm(const ModulatedNormParams& params, const Context& context) 
   for (const ModulatedNormStream& stream : params.streams) {
     SEGUE_RETURN_IF_ERROR(CheckStream(stream, params.streams[0].h.cols, context));
   }
+  return {};
+}
+
+Status ModulatedNorm(const ModulatedNormParams& params, const Context& context) {
+  SEGUE_RETURN_IF_ERROR(CheckModulatedNorm(params, context));
   return Dispatch<ModulatedNormParams>(kOp, kModulatedNormKernels, params, context);
 }
 

@@ -34,4 +34,7 @@ struct ModulatedNormParams {
 // Errors: those of the two.
 Status ModulatedNorm(const ModulatedNormParams& params, const Context& context);
 
+// What ModulatedNorm checks, for operations that do the same and more.
+Status CheckModulatedNorm(const ModulatedNormParams& params, const Context& context);
+
 }  // namespace segue::kernels
