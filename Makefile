@@ -7,7 +7,7 @@ NVCC := $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/c
 PRESET ?= $(if $(NVCC),cuda,cpu)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test build deps lint asan fuzz bundle clean
+.PHONY: all demo test build deps lint asan tsan fuzz bundle clean
 
 all: build
 
@@ -38,6 +38,12 @@ asan: deps
 	@cmake --build build-asan --parallel $(JOBS)
 	@ctest --test-dir build-asan --output-on-failure --parallel $(JOBS)
 
+# What several ranks do at once, under ThreadSanitizer, in build-tsan/.
+tsan: deps
+	@cmake --preset tsan
+	@cmake --build build-tsan --parallel $(JOBS) --target test_comm
+	@ctest --test-dir build-tsan --output-on-failure --tests-regex '^comm\.'
+
 # FUZZ_SECONDS are divided among the targets.
 FUZZ_SECONDS ?= 60
 fuzz:
@@ -50,4 +56,4 @@ bundle: build
 	@tools/bundle
 
 clean:
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz

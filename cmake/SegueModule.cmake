@@ -16,8 +16,12 @@ target_compile_options(
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
     # Kernels unroll into much the same instructions over and over: a sixth of the bytes.
     $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all>)
-if(SEGUE_SANITIZE)
-  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+if(SEGUE_SANITIZE OR SEGUE_SANITIZE_THREADS)
+  if(SEGUE_SANITIZE_THREADS)
+    set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
+  else()
+    set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  endif()
   if(SEGUE_FUZZ)
     list(APPEND sanitize -fsanitize=fuzzer-no-link)
   endif()

@@ -18,12 +18,15 @@ TEST(SingleRank, SumOfOneRankIsItsValue) {
   std::vector<float> values = {1.5f, -2.0f, 0.0f, 1e30f};
   const std::vector<float> before = values;
   const SingleRank single;
-  ASSERT_TRUE(single.AllReduceSum(ContiguousMatrix(values.data(), 2, 2), Stream::Cpu(pool)).ok());
+  ASSERT_TRUE(single
+                  .AllReduceSum(ContiguousMatrix(values.data(), 2, 2),
+                                kernels::Context{.stream = Stream::Cpu(pool)})
+                  .ok());
   EXPECT_EQ(values, before);
   // A GPU's partial sums.
   const MatrixView halves = {
       .data = values.data(), .dtype = DType::kBF16, .rows = 2, .cols = 4, .stride = 4};
-  EXPECT_TRUE(single.AllReduceSum(halves, Stream::Cpu(pool)).ok());
+  EXPECT_TRUE(single.AllReduceSum(halves, kernels::Context{.stream = Stream::Cpu(pool)}).ok());
   EXPECT_EQ(values, before);
 }
 
@@ -32,7 +35,8 @@ TEST(SingleRank, RefusesOtherDtypes) {
   std::vector<uint16_t> values(4);
   const MatrixView view = {
       .data = values.data(), .dtype = DType::kF16, .rows = 2, .cols = 2, .stride = 2};
-  const Status status = SingleRank().AllReduceSum(view, Stream::Cpu(pool));
+  const Status status =
+      SingleRank().AllReduceSum(view, kernels::Context{.stream = Stream::Cpu(pool)});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().Message(), "all-reduce: values: got F16, wanted F32 or BF16");
 }

@@ -139,7 +139,7 @@ Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
   SEGUE_RETURN_IF_ERROR(kernels::Linear(
       {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = partial, .k_splits = splits_},
       context.kernels));
-  SEGUE_RETURN_IF_ERROR(group.AllReduceSum(y, context.kernels.stream));
+  SEGUE_RETURN_IF_ERROR(group.AllReduceSum(y, context.kernels));
   if (partial == context.rounding) return {};
   return kernels::Activate(
       {.x = y, .y = y, .activation = kernels::Activation::kNone, .rounding = context.rounding},
