@@ -2,6 +2,7 @@
 #include "bench/cpu_product.h"
 #include "bench/generate.h"
 #include "bench/gpu_attention.h"
+#include "bench/gpu_comm.h"
 #include "bench/gpu_dit.h"
 #include "bench/gpu_host.h"
 #include "bench/gpu_image.h"
@@ -27,6 +28,8 @@ const std::map<std::string, Driver>& Drivers() {
       {"gpu_pack", BenchGpuPack},
       {"gpu_rows", BenchGpuRows},
       {"gpu_scatter", BenchGpuScatter},
+      {"gpu_sum", BenchGpuSum},
+      {"gpu_sum_norm", BenchGpuSumNorm},
       {"gpu_text", BenchGpuText},
       {"gpu_vae", BenchGpuVae},
       {"product", BenchProduct},

@@ -182,6 +182,13 @@ Result<GpuProgram> Record(const GpuContender& contender, const GpuStream& stream
   return program;
 }
 
+Result<GpuProgram> RecordCalls(const GpuContender& contender, int64_t calls,
+                               const GpuStream& stream) {
+  GpuProgram program{.calls = calls};
+  SEGUE_ASSIGN_OR_RETURN(program.graph, CaptureCalls(contender, calls, stream));
+  return program;
+}
+
 Result<GpuProgram> RunEagerly(const GpuContender& contender, const GpuStream& stream) {
   GpuProgram program{.eager = [contender](void* to) -> Status {
                        for (int64_t i = 0; i < contender.rotation; ++i) {

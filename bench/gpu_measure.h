@@ -48,6 +48,11 @@ struct GpuProgram {
 // CUDA.
 Result<GpuProgram> Record(const GpuContender& contender, const GpuStream& stream);
 
+// Captured, so many calls and no others: for work of several GPUs, which has to be in step. The
+// estimate is missing. Errors as Record's.
+Result<GpuProgram> RecordCalls(const GpuContender& contender, int64_t calls,
+                               const GpuStream& stream);
+
 // Enqueued by the host each time: one launch is a call of each rotation. Errors as Record's.
 Result<GpuProgram> RunEagerly(const GpuContender& contender, const GpuStream& stream);
 

@@ -66,6 +66,11 @@ TEST(Drivers, BadValuesOfGpuCasesAreErrorsThatNameThem) {
   EXPECT_EQ(error("gpu_rows x op=norm text=1 image=1 width=8 rounding=up"), "case x: rounding=up");
   EXPECT_EQ(error("gpu_host x sequences=3000 heads=2 longest=5"), "case x: sequences: 3000");
   EXPECT_EQ(error("gpu_host x sequences=3 heads=2"), "case x: no longest");
+  EXPECT_EQ(error("gpu_sum x"), "case x: no kib");
+  EXPECT_EQ(error("gpu_sum x kib=40000"), "case x: 40000 KiB");
+  EXPECT_EQ(error("gpu_sum x kib=1 ranks=9"), "case x: 9 ranks");
+  EXPECT_EQ(error("gpu_sum x kib=1 unroll=3"), "case x: ctas=0 threads=512 unroll=3");
+  EXPECT_EQ(error("gpu_sum_norm x image=1 text=0 width=7"), "case x: no rows or no columns");
   EXPECT_EQ(error("gpu_load x mib=0"), "case x: mib: 0");
   const std::string dit = "gpu_dit x width=64 height=64 text=9 requests=1 guided=0 layers=1 ";
   EXPECT_EQ(error(dit + "peer=dance"), "case x: peer: dance");
