@@ -63,6 +63,18 @@ __device__ __forceinline__ device::Floats Add(uint4 a, uint4 b) {
   return x;
 }
 
+// This thread's vectors of a pixel that is in the map; `there`: which of them the pixel has.
+template <int kLanes>
+__device__ __forceinline__ void LoadPixel(const Map& map, int64_t pixel,
+                                          const bool (&there)[kVectors],
+                                          uint4 (&vectors)[kVectors]) {
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (there[i]) vectors[i] = device::LoadOnce(map.At(pixel, lane + i * kLanes));
+  }
+}
+
 template <int kLanes, bool kSteps, bool kAdd>
 __global__ void __launch_bounds__(kThreads, 3)
     ChannelNormKernel(const __grid_constant__ Arguments arguments) {
@@ -76,16 +88,28 @@ __global__ void __launch_bounds__(kThreads, 3)
     gamma[i] = there[i] ? __ldg(arguments.gamma + lane + i * kLanes) : uint4{};
   }
   int64_t pixel = int64_t{blockIdx.x} * kPixels * kRounds + threadIdx.x / kLanes;
+  // Two loads of each vector are under way at any time: with an addend those of one pixel, without
+  // one this pixel's and the next one's, which takes the same registers.
+  uint4 ahead[kVectors];
+  if (!kAdd && pixel < arguments.pixels) LoadPixel<kLanes>(arguments.x, pixel, there, ahead);
 #pragma unroll 1
   for (int round = 0; round < kRounds; ++round, pixel += kPixels) {
     const bool in_map = pixel < arguments.pixels;
     uint4 loaded[kVectors];
     uint4 added[kVectors];
+    if (kAdd) {
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (!in_map || !there[i]) continue;
-      loaded[i] = device::LoadOnce(arguments.x.At(pixel, lane + i * kLanes));
-      if (kAdd) added[i] = device::LoadOnce(arguments.addend.At(pixel, lane + i * kLanes));
+      for (int i = 0; i < kVectors; ++i) {
+        if (!in_map || !there[i]) continue;
+        loaded[i] = device::LoadOnce(arguments.x.At(pixel, lane + i * kLanes));
+        added[i] = device::LoadOnce(arguments.addend.At(pixel, lane + i * kLanes));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) loaded[i] = ahead[i];
+      if (round + 1 < kRounds && pixel + kPixels < arguments.pixels) {
+        LoadPixel<kLanes>(arguments.x, pixel + kPixels, there, ahead);
+      }
     }
     device::Floats x[kVectors];
     float sums[kVectors] = {};
