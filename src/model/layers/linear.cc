@@ -135,12 +135,21 @@ Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                                   const ForwardContext& context) const {
   const comm::Communicator& group = *context.communicator;
   // A partial sum is not rounded: the reference rounds the whole product once.
-  const kernels::Rounding partial = group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
-  SEGUE_RETURN_IF_ERROR(kernels::Linear(
-      {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = partial, .k_splits = splits_},
-      context.kernels));
-  SEGUE_RETURN_IF_ERROR(group.AllReduceSum(y, context.kernels));
-  if (partial == context.rounding) return {};
+  const kernels::Rounding rounding =
+      group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
+  // The product goes where the peers read it.
+  comm::SumPart part = {.partial = y, .sum = y};
+  group.PlacePartials({&part, 1});
+  SEGUE_RETURN_IF_ERROR(kernels::Linear({.x = x,
+                                         .weight = weight_,
+                                         .bias = bias_,
+                                         .y = part.partial,
+                                         .rounding = rounding,
+                                         .k_splits = splits_},
+                                        context.kernels));
+  SEGUE_RETURN_IF_ERROR(group.AllReduceSum({&part, 1}, context.kernels));
+  // A sum that is stored as bfloat16 is rounded already.
+  if (rounding == context.rounding || y.dtype == DType::kBF16) return {};
   return kernels::Activate(
       {.x = y, .y = y, .activation = kernels::Activation::kNone, .rounding = context.rounding},
       context.kernels);
