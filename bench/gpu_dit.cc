@@ -12,6 +12,7 @@
 #include "model/weights/weight_store.h"
 #include "runtime/gpu_resources.h"
 #include "runtime/modulation_cache.h"
+#include "runtime/mount.h"
 #include "runtime/recorded_step.h"
 
 namespace segue::bench {
@@ -30,6 +31,7 @@ struct Setup {
   bool whole_step = false;
   int64_t layers = 60;
   std::string peer;  // "alone", "eager", "diffusers" or empty: none
+  Quality quality = Quality::kLossless;
 };
 
 Result<Setup> ReadSetup(const Case& one) {
@@ -41,6 +43,7 @@ Result<Setup> ReadSetup(const Case& one) {
   SEGUE_ASSIGN_OR_RETURN(const int64_t guided, one.Integer("guided"));
   SEGUE_ASSIGN_OR_RETURN(setup.layers, one.Integer("layers"));
   setup.guided = guided != 0;
+  SEGUE_ASSIGN_OR_RETURN(setup.quality, ParseQuality(one.Text("quality", "lossless")));
   const std::string part = one.Text("part", "forward");
   setup.whole_step = part == "step";
   setup.peer = one.Text("peer", setup.requests > 1 ? "alone" : "");
@@ -68,13 +71,17 @@ Result<Setup> ReadSetup(const Case& one) {
 // The transformer alone, with random weights.
 struct Model {
   static Result<std::unique_ptr<Model>> Create(int64_t layers);
-  model::ForwardContext Context(void* stream, bool reference) const {
+  model::ForwardContext Context(void* stream, bool reference,
+                                const quality::MountedGates& mounted = {}) const {
     return {.kernels = {.stream = Stream::Cuda(stream),
                         .reference_only = reference,
                         .products = &gpu->products()},
             .rounding = kernels::Rounding::kBF16,
+            .gated = runtime::SitesOf(mounted.gates),
             .communicator = &single};
   }
+  // Errors: a tier without any gate that can be mounted, which would be lossless again.
+  Result<quality::Mounting> Mount(Quality tier) const;
 
   std::unique_ptr<runtime::GpuResources> gpu;
   comm::SingleRank single;
@@ -105,6 +112,19 @@ Result<std::unique_ptr<Model>> Model::Create(int64_t layers) {
   return made;
 }
 
+Result<quality::Mounting> Model::Mount(Quality tier) const {
+  SEGUE_ASSIGN_OR_RETURN(const quality::GateSet asked, quality::AskedGates(tier, {}));
+  quality::Mounting mounting = runtime::MountGates(tier, asked, *dit, Context(nullptr, false));
+  if (tier == Quality::kLossless || !mounting.mounted.gates.empty()) return mounting;
+  std::string reasons;
+  for (const RefusedGate& gate : mounting.refused) reasons += gate.name + ": " + gate.reason + "; ";
+  return Error{.code = ErrorCode::kUnsupported,
+               .operation = "mount gates",
+               .argument = QualityName(tier),
+               .got = reasons,
+               .wanted = "one gate that can be mounted"};
+}
+
 // Requests at work in a step of their own memory.
 class Batch {
  public:
@@ -113,7 +133,8 @@ class Batch {
                                                int64_t count, const GpuStream& stream);
 
   Status Enqueue(void* stream, bool reference) const {
-    const model::ForwardContext context = model_->Context(stream, reference);
+    const model::ForwardContext context =
+        model_->Context(stream, reference, step_->shape().mounted);
     SEGUE_RETURN_IF_ERROR(step_->EnqueueForward(model_->modulation->table(), context));
     return whole_step_ ? step_->EnqueueSampler(context) : Status();
   }
@@ -146,6 +167,7 @@ Status Batch::MakeRequests(const Setup& setup, int64_t first, int64_t count,
   const int64_t latents = rows * config.in_channels;
   const int64_t text = setup.text * config.hidden();
   const int64_t branches = setup.guided ? 2 : 1;
+  SEGUE_ASSIGN_OR_RETURN(const quality::Mounting mounting, model_->Mount(setup.quality));
   SEGUE_ASSIGN_OR_RETURN(
       inputs_, Arena::Create(model_->gpu->memory(),
                              count * (2 * latents + branches * (2 * text + Arena::kAlignment) +
@@ -156,6 +178,7 @@ Status Batch::MakeRequests(const Setup& setup, int64_t first, int64_t count,
     request->settings.width = static_cast<int>(setup.width);
     request->settings.height = static_cast<int>(setup.height);
     request->settings.guided = setup.guided;
+    request->quality = mounting;
     const auto seed = static_cast<uint64_t>(3 * i + 1);
     request->blocks.latents = inputs_.TakeMatrix("latents", rows, config.in_channels, DType::kBF16);
     SEGUE_RETURN_IF_ERROR(FillNormal(request->blocks.latents.data, latents, seed, stream));
@@ -216,8 +239,9 @@ Result<std::unique_ptr<Batch>> Batch::Create(Model& model, const Setup& setup, i
                          Arena::Create(model.gpu->memory(), batch->step_->bytes()));
   const Stream on = Stream::Cuda(stream.get());
   const model::DitBatch& rows = batch->step_->batch();
+  const model::SiteSet gated = runtime::SitesOf(batch->step_->shape().mounted.gates);
   SEGUE_RETURN_IF_ERROR(model.gpu->products().Warm(
-      model.dit->Products(rows.image_rows(), rows.text_rows(), true), on));
+      model.dit->Products(rows.image_rows(), rows.text_rows(), true, gated), on));
   SEGUE_RETURN_IF_ERROR(batch->step_->Occupy(batch->workspace_, batch->requests_, on));
   SEGUE_RETURN_IF_ERROR(batch->WriteData(on));
   SEGUE_RETURN_IF_ERROR(batch->Reset(stream));
@@ -354,7 +378,7 @@ Result<std::vector<Row>> BenchGpuDit(const Case& one, const SuiteOptions& option
       }};
   SEGUE_ASSIGN_OR_RETURN(const GpuProgram program, Record(ours, stream));
   SEGUE_RETURN_IF_ERROR(Verify(one, *batch, program, stream));
-  Row row = {.case_name = one.name, .variant = "lossless", .unit = "TFLOP/s"};
+  Row row = {.case_name = one.name, .variant = QualityName(setup.quality), .unit = "TFLOP/s"};
   row.note = "the reference kernels' bytes";
   SEGUE_ASSIGN_OR_RETURN(
       const GpuComparison comparison,

@@ -106,6 +106,9 @@ class Generation {
                request.width.value_or(defaults.width), request.height.value_or(defaults.height),
                request.steps.value_or(defaults.steps), guidance);
     if (!IsGuided(guidance)) line += " (none)";
+    if (request.quality != Quality::kLossless) {
+      line += std::string(", quality ") + QualityName(request.quality);
+    }
     if (!job_.facts.latents_file.empty()) {
       line += ", noise from " + job_.facts.latents_file;
     } else {
@@ -169,6 +172,10 @@ class Generation {
       std::fprintf(stderr, "segue generate: warning: %s\n", OneLine(warning).c_str());
     }
     if (job_.quiet) return;
+    for (const RefusedGate& refused : picture.quality.refused) {
+      const std::string line = "gate " + refused.name + " is not mounted: " + refused.reason;
+      if (warned_.insert(line).second) std::fprintf(stderr, "%s\n", OneLine(line).c_str());
+    }
     if (written_.empty()) std::fprintf(stderr, "load %.3g s, ", job_.facts.load_s);
     std::fprintf(stderr, "encode %.3g s, denoise %.3g s, decode %.3g s\n", picture.times.encode_s,
                  picture.times.denoise_s, picture.times.decode_s);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/parse.h"
+#include "cli/tier.h"
 #include "segue/stages.h"
 #include "segue/utf8.h"
 
@@ -161,6 +162,8 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
                 "cpu, cuda or cuda:N [cpu]; a GPU runs in bfloat16");
   app.add_flag("--drop-modulation", options.drop_modulation,
                "Keep of a GPU's modulation weights only what this schedule needs");
+  AddTextOption(app, "--quality", options.quality, "TIER",
+                "lossless or high: how far bits may give way to speed [lossless]");
   app.add_flag("--json", options.json, "Print settings, times and kernels as JSON on stdout");
   app.add_flag("-q,--quiet", options.quiet, "Print warnings and errors only");
   AddTextOption(app, "--dump", options.dump, "DIR",
@@ -171,6 +174,9 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
       ->group("For checking");
   AddTextOption(app, "--attention", options.attention, "NAME",
                 "The transformer's only attention back end")
+      ->group("For checking");
+  AddTextOption(app, "--gates", options.gates, "LIST",
+                "With --quality high: mount these gates only, a,b (segue quality --list)")
       ->group("For checking");
   AddTextOption(app, "--random-weights", options.random_weights, "SEED",
                 "Weights out of a seed; DIR needs configurations and a tokenizer only")
@@ -186,9 +192,6 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
       ->group("For checking");
 }
 
-namespace {
-
-// ~/.cache/segue, or what XDG_CACHE_HOME says; "" where neither is known.
 std::string DefaultCache() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache != '\0') return std::string(cache) + "/segue";
@@ -196,6 +199,8 @@ std::string DefaultCache() {
   if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/segue";
   return "";
 }
+
+namespace {
 
 Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
   EngineOptions& engine = job->engine;
@@ -222,6 +227,22 @@ Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
 
 }  // namespace
 
+namespace {
+
+Status ReadQuality(const GenerateOptions& options, Request* request) {
+  if (options.quality.has_value()) {
+    SEGUE_ASSIGN_OR_RETURN(request->quality, ReadTier("--quality", *options.quality));
+  }
+  if (!options.gates.has_value()) return {};
+  if (request->quality == Quality::kLossless) {
+    return Usage("--gates", "quality lossless, which mounts none", "--quality high");
+  }
+  SEGUE_ASSIGN_OR_RETURN(request->gates, ReadGateNames("--gates", *options.gates));
+  return {};
+}
+
+}  // namespace
+
 Result<GenerateJob> ReadGenerateJob(const GenerateOptions& options) {
   GenerateJob job;
   if (options.model.empty()) return Usage("--model", "''", "a checkpoint directory");
@@ -236,6 +257,7 @@ Result<GenerateJob> ReadGenerateJob(const GenerateOptions& options) {
   SEGUE_RETURN_IF_ERROR(ReadNoise(options, &job));
   job.engine.model_directory = options.model;
   SEGUE_RETURN_IF_ERROR(ReadEngine(options, &job));
+  SEGUE_RETURN_IF_ERROR(ReadQuality(options, &job.request));
   job.engine.bf16_rounding = options.bf16;
   job.engine.reference_kernels = options.reference;
   job.json = options.json;

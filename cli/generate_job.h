@@ -18,7 +18,7 @@ struct GenerateOptions {
   std::optional<std::string> prompt, prompt_file, negative_prompt;
   std::optional<std::string> device, attention, random_weights, cache;
   std::optional<std::string> size, steps, guidance, seed, count, threads;
-  std::optional<std::string> output, dump, latents;
+  std::optional<std::string> output, dump, latents, quality, gates;
   bool overwrite = false, no_graphs = false, drop_modulation = false, bf16 = false,
        reference = false, json = false, quiet = false;
 };
@@ -49,6 +49,9 @@ Status CheckGuidance(const GenerateJob& job, const ModelDefaults& defaults);
 
 // Whether a guidance scale runs the second branch: more than 1, rounding noise of 1e-6 apart.
 bool IsGuided(double guidance);
+
+// ~/.cache/segue, or what XDG_CACHE_HOME says; "" where neither is known.
+std::string DefaultCache();
 
 // The file the stages of a picture go to.
 std::string StagesPath(const GenerateJob& job, uint64_t seed);

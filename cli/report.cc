@@ -25,6 +25,23 @@ Json KernelsAsJson(const std::vector<KernelUse>& kernels) {
   return list;
 }
 
+Json QualityAsJson(const QualityReport& quality) {
+  Json refused = Json::array();
+  for (const RefusedGate& gate : quality.refused) {
+    refused.push_back({{"gate", gate.name}, {"reason", gate.reason}});
+  }
+  return {{"tier", QualityName(quality.tier)},
+          {"gates", quality.mounted},
+          {"refused", std::move(refused)}};
+}
+
+// "high (a, b)"
+std::string QualityAsText(const QualityReport& quality) {
+  std::string gates;
+  for (const std::string& name : quality.mounted) gates += (gates.empty() ? "" : ", ") + name;
+  return QualityName(quality.tier) + (gates.empty() ? " (no gates)" : " (" + gates + ")");
+}
+
 Json PictureAsJson(const RunFacts& facts, const Written& written) {
   const Picture& picture = written.picture;
   Json json = {{"path", written.path},         {"width", written.width},
@@ -42,12 +59,12 @@ Json PictureAsJson(const RunFacts& facts, const Written& written) {
                      {"denoise", picture.times.denoise_s},
                      {"decode", picture.times.decode_s}};
   json["device"] = picture.device;
-  if (picture.device != "cpu") {
-    json["graph"] = {{"replayed", picture.graph.replayed},
-                     {"recorded", picture.graph.recorded},
-                     {"eager", picture.graph.eager},
-                     {"reason", picture.graph.reason}};
-  }
+  json["quality"] = QualityAsJson(picture.quality);
+  json["attention"] = picture.attention_backend;
+  json["graph"] = {{"replayed", picture.graph.replayed},
+                   {"recorded", picture.graph.recorded},
+                   {"eager", picture.graph.eager},
+                   {"reason", picture.graph.reason}};
   json["warnings"] = picture.warnings;
   json["kernels"] = KernelsAsJson(picture.kernels);
   return json;
@@ -75,6 +92,9 @@ TextChunks SettingsAsText(const RunFacts& facts, const Picture& picture) {
                       OneLine(std::filesystem::path(facts.latents_file).filename().string()));
   }
   if (facts.bf16) text.emplace_back("rounding", "bf16");
+  if (picture.quality.tier != Quality::kLossless) {
+    text.emplace_back("quality", QualityAsText(picture.quality));
+  }
   if (facts.reference) text.emplace_back("kernels", "reference");
   return text;
 }

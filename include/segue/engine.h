@@ -103,9 +103,9 @@ class Engine {
   // Encodes the prompts and joins the request to the running set; it takes part from the next
   // Step on. A request's bytes do not depend on which others run beside it.
   Result<RequestId> Submit(const Request& request);
-  // Advances every running request by one step of its own schedule, all in one packed forward,
-  // and decodes those whose schedule is done. A request that fails (a non-finite latent, say) is
-  // finished with that error and does not disturb the others.
+  // Advances every running request by one step of its own schedule, all of one quality tier and
+  // the same gates in one packed forward, and decodes those whose schedule is done. A request that
+  // fails (a non-finite latent, say) is finished with that error and does not disturb the others.
   Result<StepReport> Step();
   // Removes a finished request and returns its picture or its error.
   Result<Picture> Take(RequestId id);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "segue/image.h"
+#include "segue/quality.h"
 
 namespace segue {
 
@@ -24,6 +25,10 @@ struct Request {
   // Initial noise in place of the seed's: packed latents [rows, channels], row-major; empty: none.
   std::vector<float> latents;
   bool keep_stages = false;  // return the tensors of every stage
+  Quality quality = Quality::kLossless;
+  // Of QualityGates, by name: these and no others are mounted, to judge gates by. Empty: all of the
+  // tier. Only with a tier that mounts any.
+  std::vector<std::string> gates;
 };
 
 // A named tensor of one stage, for `--dump`. In order: "prompt.ids" and "prompt.embeddings", with
@@ -51,7 +56,7 @@ struct KernelUse {
   std::vector<std::string> passed_over;
 };
 
-// How a picture's steps ran on a GPU.
+// Whether a picture's steps were replayed from graphs (a hit) or not.
 struct GraphReport {
   int replayed = 0;    // steps that a recorded graph ran
   int recorded = 0;    // steps for which one was recorded
@@ -72,6 +77,8 @@ struct Picture {
   std::vector<std::string> warnings;  // e.g. a truncated prompt
   std::vector<KernelUse> kernels;
   std::string device;  // "cpu" or the GPU's name
+  QualityReport quality;
+  std::string attention_backend;  // the transformer's
   GraphReport graph;
   std::vector<StageTensor> stages;  // when keep_stages was set
 };

@@ -32,4 +32,8 @@ struct Params {
 // admitted; no back end that accepts the parameters (the message has each one's reason).
 Status Attention(const Params& params, const kernels::Context& context);
 
+// The name of the back end that Attention runs for these options, whatever the sequences; "" where
+// none accepts.
+std::string ChosenBackend(const Params& params, const kernels::Context& context);
+
 }  // namespace segue::attention

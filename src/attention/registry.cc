@@ -81,4 +81,13 @@ Status Attention(const Params& params, const kernels::Context& context) {
   return kernels::Dispatch<Params>(kOp, kBackends, params, context);
 }
 
+std::string ChosenBackend(const Params& params, const kernels::Context& context) {
+  for (const kernels::Kernel<Params>& backend : kBackends) {
+    if (!params.backend.empty() && params.backend != backend.name) continue;
+    if (context.reference_only && !backend.reference) continue;
+    if (backend.rejects(params, context) == nullptr) return backend.name;
+  }
+  return "";
+}
+
 }  // namespace segue::attention

@@ -31,17 +31,24 @@ const char* RejectsCublasLt(const LinearParams& params, const Context& context) 
   }
   if (params.x.cols % 8 != 0 || params.y.cols % 8 != 0) return "takes multiples of 8 columns only";
   if (params.accumulate) return "rounds its sum once, so it cannot add to y";
+  if (params.rounding == Rounding::kBF16Once && params.activation == Activation::kSilu) {
+    return "has no SiLU before the rounding of its sum";
+  }
   return nullptr;
 }
 
 Status RunCublasLt(const LinearParams& params, const Context& context) {
-  SEGUE_RETURN_IF_ERROR(context.products->Multiply({.x = params.x,
-                                                    .weight = params.weight,
-                                                    .bias = params.bias,
-                                                    .y = params.y,
-                                                    .k_splits = params.k_splits},
-                                                   context.stream));
-  if (params.activation == Activation::kNone || params.y.rows == 0) return {};
+  const bool once = params.rounding == Rounding::kBF16Once;
+  const bool gelu = once && params.activation == Activation::kGeluTanh;
+  SEGUE_RETURN_IF_ERROR(context.products->Multiply(
+      {.x = params.x,
+       .weight = params.weight,
+       .bias = params.bias,
+       .y = params.y,
+       .k_splits = params.k_splits,
+       .epilogue = gelu ? ProductEpilogue::kGeluTanh : ProductEpilogue::kNone},
+      context.stream));
+  if (gelu || params.activation == Activation::kNone || params.y.rows == 0) return {};
   return Activate(
       {.x = params.y, .y = params.y, .activation = params.activation, .rounding = params.rounding},
       context);

@@ -19,7 +19,9 @@ struct LinearParams {
   WeightView weight;  // [N, K] float32, float16 or bfloat16, as stored; widened in the product
   WeightView bias;    // [N] or absent
   MatrixView y;       // [M, N]; must not overlap x
-  // Of x W^T + b, again after the activation, and again after the addition to y.
+  // Of x W^T + b, again after the activation, and again after the addition to y; the last of these
+  // alone under kBF16Once. On a GPU sums are bfloat16 before an activation, but for GELU under
+  // kBF16Once.
   Rounding rounding = Rounding::kNone;
   Activation activation = Activation::kNone;
   bool accumulate = false;  // y += instead of y =

@@ -118,7 +118,18 @@ SEGUE_INLINE typename Isa::V ApplyActivation(typename Isa::V x, Activation activ
 // The value as it reaches memory under `rounding`.
 template <class Isa>
 SEGUE_INLINE typename Isa::V Round(typename Isa::V value, Rounding rounding) {
+  return rounding == Rounding::kNone ? value : Isa::RoundBF16(value);
+}
+
+// A value within an operation, where the reference writes a tensor and the operation does not.
+template <class Isa>
+SEGUE_INLINE typename Isa::V RoundStep(typename Isa::V value, Rounding rounding) {
   return rounding == Rounding::kBF16 ? Isa::RoundBF16(value) : value;
+}
+
+// Of a step of a chain as of a whole operation.
+SEGUE_INLINE constexpr Rounding StepRounding(Rounding rounding) {
+  return rounding == Rounding::kBF16 ? Rounding::kBF16 : Rounding::kNone;
 }
 
 // Sums over a row are taken in this many lanes: lane j adds the elements j, j + 16, j + 32, ... in

@@ -68,6 +68,10 @@ class ProductLibrary {
   // alignment (kInvalidArgument); a form that the library has no algorithm for (kUnsupported).
   Status Multiply(const ProductParams& params, const Stream& stream);
 
+  // Whether Multiply takes products of this form. Host only. Errors: of CheckProductForm; a form
+  // that the library has no algorithm for (kUnsupported).
+  Status Supports(const ProductForm& form);
+
   // Chooses algorithms for these shapes where none is chosen yet: loads kernels, allocates,
   // launches and waits: 30 ms a shape, hot_seconds where calls are long, 1 ms where the choice was
   // kept and only has to pass the comparison again. To be called where a step may take its time,

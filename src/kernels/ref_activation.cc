@@ -20,7 +20,7 @@ Status RefSiluMul(const SiluMulParams& params, const Context&) {
     const float* up = params.up.Row<float>(row);
     float* y = params.y.Row<float>(row);
     for (int64_t i = 0; i < params.y.cols; ++i) {
-      const float silu = Round<Scalar>(Silu<Scalar>(gate[i]), params.rounding);
+      const float silu = RoundStep<Scalar>(Silu<Scalar>(gate[i]), params.rounding);
       y[i] = Round<Scalar>(silu * up[i], params.rounding);
     }
   }

@@ -17,11 +17,11 @@ Status RefChannelNorm(const ChannelNormParams& params, const Context&) {
         LaneSum(channels, [x](float sum, int64_t i) { return Scalar::Fma(x[i], x[i], sum); });
     const float norm = Scalar::Max(kSmallestNorm, std::sqrt(squares));
     for (int64_t i = 0; i < channels; ++i) {
-      float value = Round<Scalar>(x[i] / norm, rounding);
-      value = Round<Scalar>(value * sqrt_channels, rounding);
-      value = Round<Scalar>(value * WeightAt(params.gamma, i), rounding);
-      if (params.silu) value = Round<Scalar>(Silu<Scalar>(value), rounding);
-      y[i] = value;
+      float value = RoundStep<Scalar>(x[i] / norm, rounding);
+      value = RoundStep<Scalar>(value * sqrt_channels, rounding);
+      value = value * WeightAt(params.gamma, i);
+      if (params.silu) value = Silu<Scalar>(RoundStep<Scalar>(value, rounding));
+      y[i] = Round<Scalar>(value, rounding);
     }
   }
   return {};

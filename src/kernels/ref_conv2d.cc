@@ -42,12 +42,11 @@ Status RefConv2d(const Conv2dParams& params, const Context&) {
     for (int64_t channel = 0; channel < params.y.cols; ++channel) {
       float value = ConvolveAt(params, pixel / out_width, pixel % out_width, channel);
       if (params.bias.present()) value += WeightAt(params.bias, channel);
-      value = Round<Scalar>(value, params.rounding);
       if (params.residual.data != nullptr) {
-        const float sum = params.residual.Row<float>(pixel)[channel] + value;
-        value = Round<Scalar>(sum, params.rounding);
+        value =
+            params.residual.Row<float>(pixel)[channel] + RoundStep<Scalar>(value, params.rounding);
       }
-      y[channel] = value;
+      y[channel] = Round<Scalar>(value, params.rounding);
     }
   }
   return {};

@@ -9,7 +9,7 @@ Status RefGateResidual(const GateResidualParams& params, const Context&) {
     const float* gate = params.gate.For(row);
     float* h = params.h.Row<float>(row);
     for (int64_t i = 0; i < params.h.cols; ++i) {
-      const float gated = Round<Scalar>(gate[i] * y[i], params.rounding);
+      const float gated = RoundStep<Scalar>(gate[i] * y[i], params.rounding);
       h[i] = Round<Scalar>(h[i] + gated, params.rounding);
     }
   }

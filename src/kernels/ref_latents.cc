@@ -36,10 +36,11 @@ Status RefUnpackLatents(const UnpackLatentsParams& params, const Context&) {
     for (int64_t channel = 0; channel < params.grid.cols; ++channel) {
       float value = token[TokenColumn(channel, row % 2, col % 2)];
       if (params.mean != nullptr) {
-        const float std = Round<Scalar>(params.std[channel], rounding);
-        const float inverse = Round<Scalar>(1.0f / std, rounding);
-        value = Round<Scalar>(value / inverse, rounding);
-        value = Round<Scalar>(value + Round<Scalar>(params.mean[channel], rounding), rounding);
+        const float std = RoundStep<Scalar>(params.std[channel], rounding);
+        const float inverse = RoundStep<Scalar>(1.0f / std, rounding);
+        value = RoundStep<Scalar>(value / inverse, rounding);
+        value = value + RoundStep<Scalar>(params.mean[channel], rounding);
+        value = Round<Scalar>(value, rounding);
       }
       y[channel] = value;
     }

@@ -18,13 +18,14 @@ Status RefLayerNorm(const LayerNormParams& params, const Context&) {
     });
     const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(cols) + params.eps);
     for (int64_t i = 0; i < cols; ++i) {
-      float value = Round<Scalar>((x[i] - mean) * inverse, rounding);
+      float value = (x[i] - mean) * inverse;
       if (params.scale.present()) {
-        const float scale = Round<Scalar>(1.0f + params.scale.For(row)[i], rounding);
-        value = Round<Scalar>(value * scale, rounding);
-        value = Round<Scalar>(value + params.shift.For(row)[i], rounding);
+        value = RoundStep<Scalar>(value, rounding);
+        const float scale = RoundStep<Scalar>(1.0f + params.scale.For(row)[i], rounding);
+        value = RoundStep<Scalar>(value * scale, rounding);
+        value = value + params.shift.For(row)[i];
       }
-      y[i] = value;
+      y[i] = Round<Scalar>(value, rounding);
     }
   }
   return {};

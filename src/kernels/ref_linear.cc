@@ -22,11 +22,12 @@ Status RefLinear(const LinearParams& params, const Context&) {
         total = begin == 0 ? sum : total + sum;
       }
       if (params.bias.present()) total += WeightAt(params.bias, col);
-      float value = Round<Scalar>(total, rounding);
+      float value = total;
       if (params.activation != Activation::kNone) {
-        value = Round<Scalar>(ApplyActivation<Scalar>(value, params.activation), rounding);
+        value = ApplyActivation<Scalar>(RoundStep<Scalar>(value, rounding), params.activation);
       }
-      y[col] = params.accumulate ? Round<Scalar>(y[col] + value, rounding) : value;
+      if (params.accumulate) value = y[col] + RoundStep<Scalar>(value, rounding);
+      y[col] = Round<Scalar>(value, rounding);
     }
   }
   return {};

@@ -16,7 +16,7 @@ Status RefRmsNorm(const RmsNormParams& params, const Context&) {
         LaneSum(cols, [x](float sum, int64_t i) { return Scalar::Fma(x[i], x[i], sum); });
     const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(cols) + params.eps);
     for (int64_t i = 0; i < cols; ++i) {
-      const float value = Round<Scalar>(x[i] * inverse, rounding);
+      const float value = RoundStep<Scalar>(x[i] * inverse, rounding);
       y[i] = Round<Scalar>(value * WeightAt(params.weight, i), rounding);
     }
   }

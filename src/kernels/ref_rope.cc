@@ -14,8 +14,11 @@ void NormHead(const QkNormRopeParams& params, float* head) {
       LaneSum(dim, [head](float sum, int64_t i) { return Scalar::Fma(head[i], head[i], sum); });
   const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(dim) + params.eps);
   for (int64_t i = 0; i < dim; ++i) {
-    const float value = Round<Scalar>(head[i] * inverse, params.rounding);
-    head[i] = Round<Scalar>(value * WeightAt(params.weight, i), params.rounding);
+    const float value =
+        RoundStep<Scalar>(head[i] * inverse, params.rounding) * WeightAt(params.weight, i);
+    // A step on the way to the rotation, where there is one.
+    head[i] = params.rope.present() ? RoundStep<Scalar>(value, params.rounding)
+                                    : Round<Scalar>(value, params.rounding);
   }
 }
 
@@ -50,14 +53,14 @@ Status RefRopeHalf(const RopeHalfParams& params, const Context&) {
     for (int64_t first = 0; first < params.x.cols; first += params.head_dim) {
       float* head = params.x.Row<float>(row) + first;
       for (int64_t k = 0; k < half; ++k) {
-        const float c = Round<Scalar>(cos[k], rounding);
-        const float s = Round<Scalar>(sin[k], rounding);
+        const float c = RoundStep<Scalar>(cos[k], rounding);
+        const float s = RoundStep<Scalar>(sin[k], rounding);
         const float a = head[k];
         const float b = head[k + half];
-        head[k] = Round<Scalar>(Round<Scalar>(a * c, rounding) - Round<Scalar>(b * s, rounding),
-                                rounding);
+        head[k] = Round<Scalar>(
+            RoundStep<Scalar>(a * c, rounding) - RoundStep<Scalar>(b * s, rounding), rounding);
         head[k + half] = Round<Scalar>(
-            Round<Scalar>(b * c, rounding) + Round<Scalar>(a * s, rounding), rounding);
+            RoundStep<Scalar>(b * c, rounding) + RoundStep<Scalar>(a * s, rounding), rounding);
       }
     }
   }

@@ -24,8 +24,10 @@ namespace segue::kernels {
 
 // Where a result is rounded on its way to memory. kBF16 reproduces the bfloat16 reference: every
 // operation's output is rounded exactly where the reference writes a bfloat16 tensor, while the
-// storage stays float32.
-enum class Rounding : uint8_t { kNone, kBF16 };
+// storage stays float32. kBF16Once rounds what reaches memory and nothing before it: an operation
+// that is a chain of the reference's stays float32 within. On a GPU, where memory is bfloat16
+// whatever is asked for, kNone and kBF16Once are the same.
+enum class Rounding : uint8_t { kNone, kBF16, kBF16Once };
 
 // Which implementations ran, how often, and why others were passed over. Thread-safe.
 class KernelLog {

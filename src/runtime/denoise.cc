@@ -18,7 +18,7 @@ HostPipeline::HostPipeline(const model::QwenImage& model, const model::ForwardCo
 
 // Sequences in the order of the requests, a guided request's prompt before its negative prompt.
 // What a batch holds changes only when a request joins or leaves.
-Status HostPipeline::PrepareBatch(Span<RequestState* const> requests) {
+Result<const model::DitBatch*> HostPipeline::BatchFor(Span<RequestState* const> requests) {
   std::vector<RequestId> ids;
   std::vector<model::DitSequence> sequences;
   for (const RequestState* request : requests) {
@@ -30,21 +30,23 @@ Status HostPipeline::PrepareBatch(Span<RequestState* const> requests) {
                            .timestep = static_cast<int32_t>(ids.size()) - 1});
     }
   }
-  if (batch_ && ids == batch_ids_) return {};
-  batch_.reset();
-  SEGUE_ASSIGN_OR_RETURN(batch_, model::DitBatch::Create(model().config().dit, sequences));
-  batch_ids_ = std::move(ids);
-  return {};
+  Batch& batch = batches_[requests[0]->quality.mounted];
+  if (batch.rows && ids == batch.ids) return &*batch.rows;
+  batch.rows.reset();
+  SEGUE_ASSIGN_OR_RETURN(batch.rows, model::DitBatch::Create(model().config().dit, sequences));
+  batch.ids = std::move(ids);
+  return &*batch.rows;
 }
 
 Status HostPipeline::DenoiseTogether(Span<RequestState* const> requests) {
-  SEGUE_RETURN_IF_ERROR(PrepareBatch(requests));
+  SEGUE_ASSIGN_OR_RETURN(const model::DitBatch* batch, BatchFor(requests));
+  const model::ForwardContext gated = GatedContext(requests[0]->quality.mounted);
   const model::ModelConfig& config = model().config();
   SEGUE_RETURN_IF_ERROR(
-      UseWorkspace(model::DenoiseBytes(config, context().communicator->size(), batch_->image_rows(),
-                                       batch_->text_rows(), batch_->timesteps())));
+      UseWorkspace(model::DenoiseBytes(config, context().communicator->size(), batch->image_rows(),
+                                       batch->text_rows(), batch->timesteps())));
   const MatrixView velocity =
-      workspace().TakeMatrix("velocity", batch_->image_rows(), config.dit.in_channels);
+      workspace().TakeMatrix("velocity", batch->image_rows(), config.dit.in_channels);
   std::vector<float> timesteps;
   std::vector<model::DitSequenceInput> inputs;
   for (const RequestState* request : requests) {
@@ -56,15 +58,15 @@ Status HostPipeline::DenoiseTogether(Span<RequestState* const> requests) {
     }
   }
   SEGUE_RETURN_IF_ERROR(model().dit().Forward(
-      *batch_, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace(),
-      context()));
+      *batch, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace(),
+      gated));
 
   size_t sequence = 0;
   for (RequestState* request : requests) {
     const int64_t rows = request->settings.image_rows();
-    const MatrixView prompt = velocity.Rows(batch_->image_begin(sequence), rows);
+    const MatrixView prompt = velocity.Rows(batch->image_begin(sequence), rows);
     const MatrixView negative = request->settings.guided
-                                    ? velocity.Rows(batch_->image_begin(sequence + 1), rows)
+                                    ? velocity.Rows(batch->image_begin(sequence + 1), rows)
                                     : MatrixView{};
     sequence += request->blocks.text.size();
     request->status =
@@ -113,6 +115,8 @@ Status HostPipeline::FinishStep(RequestState& request, const MatrixView& prompt_
     SEGUE_RETURN_IF_ERROR(
         KeepStage(request, stage + "latents", request.blocks.latents, context().kernels.stream));
   }
+  request.attention_backend = model::HostDitAttention::Backend(model().config().dit, context());
+  ++request.graph.eager;
   ++request.step;
   return {};
 }

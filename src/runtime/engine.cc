@@ -146,6 +146,7 @@ class Engine::Impl {
     if (gpu_) SEGUE_RETURN_IF_ERROR(PlanMemory(*state));
     state->given_latents = request.latents;
     state->kernels_before = log_.Snapshot();
+    pipeline_->Mount(*state);
     SEGUE_RETURN_IF_ERROR(pipeline_->Encode(*state));
     state->id = next_id_++;
     const RequestId id = state->id;
@@ -157,10 +158,17 @@ class Engine::Impl {
     StepReport report;
     if (running_.empty()) return report;
     SEGUE_RETURN_IF_ERROR(UseDevice());
-    std::vector<runtime::RequestState*> requests;
-    requests.reserve(running_.size());
-    for (const auto& [id, request] : running_) requests.push_back(request.get());
+    // A forward has one tier and one set of gates.
+    std::map<quality::MountedGates, std::vector<runtime::RequestState*>> forwards;
+    for (const auto& [id, request] : running_) {
+      forwards[request->quality.mounted].push_back(request.get());
+    }
+    for (const auto& [mounted, requests] : forwards) Advance(requests, report);
+    return report;
+  }
 
+  // One step of requests that share a forward.
+  void Advance(Span<runtime::RequestState* const> requests, StepReport& report) {
     const auto start = std::chrono::steady_clock::now();
     pipeline_->Denoise(requests);
     const double seconds =
@@ -178,7 +186,6 @@ class Engine::Impl {
       report.finished.push_back(request->id);
       Finish(request->id);
     }
-    return report;
   }
 
   Result<Picture> Take(RequestId id) {
@@ -313,6 +320,8 @@ class Engine::Impl {
     picture.warnings = std::move(settings.warnings);
     picture.kernels = KernelsSince(request.kernels_before, log_.Snapshot());
     picture.device = device_name_;
+    picture.quality = request.quality.Report();
+    picture.attention_backend = std::move(request.attention_backend);
     picture.graph = request.graph;
     picture.stages = std::move(request.stages);
     return picture;

@@ -7,6 +7,7 @@
 
 #include "device/gpu.h"
 #include "device/transfer.h"
+#include "runtime/mount.h"
 #include "runtime/noise_schedule.h"
 
 namespace segue::runtime {
@@ -135,8 +136,9 @@ Result<RecordedStep*> GpuPipeline::StepFor(Span<RequestState* const> requests) {
     SEGUE_ASSIGN_OR_RETURN(
         RecordedStep step,
         RecordedStep::Create(model().dit(), placement(), shape, context().attention_backend));
-    SEGUE_RETURN_IF_ERROR(Warm(model().dit().Products(
-        step.batch().image_rows(), step.batch().text_rows(), context().packed_products)));
+    SEGUE_RETURN_IF_ERROR(
+        Warm(model().dit().Products(step.batch().image_rows(), step.batch().text_rows(),
+                                    context().packed_products, SitesOf(shape.mounted.gates))));
     SEGUE_RETURN_IF_ERROR(UseWorkspace(step.bytes()));
     while (static_cast<int64_t>(steps_.size()) >= options_.max_steps) steps_.pop_back();
     steps_.push_front(std::move(step));
@@ -226,7 +228,8 @@ Status GpuPipeline::Record(RecordedStep& step) {
   kernels::KernelLog* log = context().kernels.log;
   const auto before = log == nullptr ? std::vector<kernels::KernelLog::Tally>() : log->Tallies();
   auto graph = GpuGraph::Capture(*stream_, [&]() -> Status {
-    SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
+    SEGUE_RETURN_IF_ERROR(
+        step.EnqueueForward(modulation_->table(), GatedContext(step.shape().mounted)));
     return step.EnqueueSampler(context());
   });
   if (graph.ok()) {
@@ -254,7 +257,8 @@ Status GpuPipeline::Launch(RecordedStep& step, Span<RequestState* const> request
     if (hit && context().kernels.log != nullptr) context().kernels.log->Repeat(step.graph_calls());
     return step.graph()->Launch(*stream_);
   }
-  SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
+  SEGUE_RETURN_IF_ERROR(
+      step.EnqueueForward(modulation_->table(), GatedContext(step.shape().mounted)));
   SEGUE_RETURN_IF_ERROR(step.EnqueueSampler(context()));
   step.CountRun();
   return {};
@@ -279,7 +283,8 @@ Status GpuPipeline::LaunchWithStages(RecordedStep& step, Span<RequestState* cons
     }
     return {};
   };
-  SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), context()));
+  SEGUE_RETURN_IF_ERROR(
+      step.EnqueueForward(modulation_->table(), GatedContext(step.shape().mounted)));
   SEGUE_RETURN_IF_ERROR(keep("velocity.prompt", "velocity.negative"));
   SEGUE_RETURN_IF_ERROR(step.EnqueueSampler(context()));
   SEGUE_RETURN_IF_ERROR(keep("velocity", nullptr));
@@ -351,6 +356,7 @@ Status GpuPipeline::DenoiseTogether(Span<RequestState* const> requests) {
   const Status ended = EndStep(*step, requests);
   for (RequestState* request : requests) {
     if (!ended.ok()) request->status = ended;
+    request->attention_backend = step->attention_plan().backend();
     ++request->step;
   }
   (void)Collect(flights_[next_flight_]);  // the step before; its requests have its errors

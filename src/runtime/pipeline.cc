@@ -11,6 +11,7 @@
 #include "kernels/latents.h"
 #include "model/memory_plan.h"
 #include "runtime/exceptions.h"
+#include "runtime/mount.h"
 #include "runtime/noise.h"
 
 namespace segue::runtime {
@@ -144,6 +145,17 @@ Status Pipeline::SetInitialLatents(RequestState& request) {
                                            .rounding = context_.rounding},
                                           HostKernels()));
   return WriteMatrix(latents, tokens, context_.kernels.stream);
+}
+
+void Pipeline::Mount(RequestState& request) const {
+  const Settings& settings = request.settings;
+  request.quality = MountGates(settings.quality, settings.asked_gates, model_->dit(), context_);
+}
+
+model::ForwardContext Pipeline::GatedContext(const quality::MountedGates& mounted) const {
+  model::ForwardContext context = context_;
+  context.gated = SitesOf(mounted.gates);
+  return context;
 }
 
 Status Pipeline::Encode(RequestState& request) {

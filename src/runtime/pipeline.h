@@ -5,6 +5,7 @@
 // it would get alone.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,10 +32,14 @@ class Pipeline {
   // that is not finite.
   Status Encode(RequestState& request);
 
+  // Mounts the gates that the request's settings ask for, from its next step on.
+  void Mount(RequestState& request) const;
+
   // One step of every request, all in one packed forward. A request whose step fails has the error
   // as its status and is otherwise as it was before the step; the others have advanced. When the
   // forward of all fails as a whole (no memory for it, say), each is run alone: the bytes are the
-  // same. Precondition: at least one request, none done, every status ok.
+  // same. Precondition: at least one request, none done, every status ok, all with the same tier
+  // and gates.
   void Denoise(Span<RequestState* const> requests);
 
   // The picture of a request that is done. Errors: no memory, a sample that is not finite.
@@ -58,6 +63,9 @@ class Pipeline {
 
   const model::QwenImage& model() const { return *model_; }
   const model::ForwardContext& context() const { return context_; }
+  // Of a forward with these gates. That they are off elsewhere needs no undoing: the context that
+  // all else runs in has none.
+  model::ForwardContext GatedContext(const quality::MountedGates& mounted) const;
   const model::Placement& placement() const { return placement_; }
   DeviceMemory& memory() const { return *memory_; }
   // Empty, with room for what Reserve was last asked for.
@@ -106,12 +114,15 @@ class HostPipeline : public Pipeline {
  private:
   Status DenoiseTogether(Span<RequestState* const> requests) override;
   Status FinishSteps(RequestState&) override { return {}; }
-  Status PrepareBatch(Span<RequestState* const> requests);
+  Result<const model::DitBatch*> BatchFor(Span<RequestState* const> requests);
   Status FinishStep(RequestState& request, const MatrixView& prompt_velocity,
                     const MatrixView& negative_velocity);
 
-  std::vector<RequestId> batch_ids_;  // whom batch_ was made for
-  std::optional<model::DitBatch> batch_;
+  struct Batch {
+    std::vector<RequestId> ids;  // whom it was made for
+    std::optional<model::DitBatch> rows;
+  };
+  std::map<quality::MountedGates, Batch> batches_;  // the last of each
 };
 
 // "step.007.", so that names sort as steps do.

@@ -38,11 +38,11 @@ std::string StepShape::ToString() const {
     text += (text.empty() ? "" : " ") + std::to_string(sequence.grid_height) + "x" +
             std::to_string(sequence.grid_width) + "+" + std::to_string(sequence.text_slot);
   }
-  return text;
+  return text + " " + mounted.ToString();
 }
 
 StepShape ShapeOf(Span<RequestState* const> requests) {
-  StepShape shape;
+  StepShape shape = {.sequences = {}, .mounted = requests[0]->quality.mounted};
   for (const RequestState* request : requests) {
     for (const MatrixView& text : request->blocks.text) {
       shape.sequences.push_back({.grid_height = request->settings.grid_height(),
@@ -55,7 +55,8 @@ StepShape ShapeOf(Span<RequestState* const> requests) {
 
 Status CheckGpuAttention(const model::DitConfig& config, const model::Placement& placement,
                          const std::string& backend) {
-  const StepShape smallest = {{{.grid_height = 1, .grid_width = 1, .text_slot = kTextSlots[0]}}};
+  const StepShape smallest = {
+      .sequences = {{.grid_height = 1, .grid_width = 1, .text_slot = kTextSlots[0]}}};
   SEGUE_ASSIGN_OR_RETURN(const model::DitBatch batch,
                          model::DitBatch::Create(config, SequencesOf(smallest)));
   SEGUE_RETURN_IF_ERROR(model::PlannedDitAttention::Create(config, placement, batch, backend));

@@ -30,15 +30,18 @@ struct SequenceShape {
   auto operator<=>(const SequenceShape&) const = default;
 };
 
-// In the order of the batch: a request's prompt, then its negative prompt.
 struct StepShape {
+  // In the order of the batch: a request's prompt, then its negative prompt.
   std::vector<SequenceShape> sequences;
+  quality::MountedGates mounted;
 
   auto operator<=>(const StepShape&) const = default;
-  // "64x64+64 64x64+128": tokens of the picture and text rows of every sequence.
+  // "64x64+64 64x64+128 lossless": tokens of the picture and text rows of every sequence, tier and
+  // gates.
   std::string ToString() const;
 };
 
+// Precondition: they may share a forward, and there is at least one.
 StepShape ShapeOf(Span<RequestState* const> requests);
 
 // The blocks of a step, in the order of its layout.
@@ -94,7 +97,7 @@ class RecordedStep {
   Status Occupy(Arena& arena, Span<RequestState* const> requests, const Stream& stream);
 
   // What is recorded: the forward, then guidance and the Euler step of every request. `table` is
-  // the modulation's. Errors: a refused launch.
+  // the modulation's; the context's gated sites are the shape's. Errors: a refused launch.
   Status EnqueueForward(const MatrixView& table, const model::ForwardContext& context);
   Status EnqueueSampler(const model::ForwardContext& context);
 

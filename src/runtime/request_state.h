@@ -32,6 +32,8 @@ struct RequestState {
   Arena memory;  // holds the blocks
   model::RequestBlocks blocks;
 
+  quality::Mounting quality;  // of every step
+  std::string attention_backend;
   GraphReport graph;
 
   Status status;  // the first thing that went wrong

@@ -90,6 +90,8 @@ Result<Settings> ResolveSettings(const Request& request, const ModelDefaults& de
                         "a number of at most " + std::to_string(static_cast<int>(kMaxGuidance)));
   }
   settings.seed = request.seed;
+  settings.quality = request.quality;
+  SEGUE_ASSIGN_OR_RETURN(settings.asked_gates, quality::AskedGates(request.quality, request.gates));
   SEGUE_RETURN_IF_ERROR(CheckLatents(request, settings.image_rows(), channels));
   ResolveGuidance(request, defaults, settings);
   return settings;

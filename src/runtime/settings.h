@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "quality/gate.h"
 #include "segue/engine.h"
 #include "segue/request.h"
 #include "segue/status.h"
@@ -30,6 +31,8 @@ struct Settings {
   bool guided = false;          // whether the second (negative) branch runs
   std::string negative_prompt;  // empty unless guided
   uint64_t seed = 0;
+  Quality quality = Quality::kLossless;
+  quality::GateSet asked_gates;
   std::vector<std::string> warnings;
 
   int64_t grid_height() const { return height / kPixelsPerToken; }
@@ -40,8 +43,8 @@ struct Settings {
 
 // Errors name the field, what was got and what is accepted: sizes that are not positive multiples
 // of 16 (with the nearest that are) or above the maximum, steps outside 1..1000, guidance that is
-// not a number or too large, latents of another size or not finite. `channels`: of a packed latent
-// row.
+// not a number or too large, latents of another size or not finite, an unknown tier or gate.
+// `channels`: of a packed latent row.
 Result<Settings> ResolveSettings(const Request& request, const ModelDefaults& defaults,
                                  int64_t channels);
 

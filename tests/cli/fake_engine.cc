@@ -4,6 +4,8 @@
 //   fake-slow       each step takes 50 ms
 //   fake-stuck      a step takes longer than any test
 //   fake-step       the third step fails with a non-finite latent
+//   fake-coarse     float32-norms and the tier high shift every level by 10, other gates by 1
+//   fake-leak       lossless pictures change after one of high
 //   fake-<N>        Load fails with ErrorCode N
 #include <chrono>
 #include <cstring>
@@ -37,7 +39,16 @@ class Engine::Impl {
  public:
   ModelDefaults defaults = {.width = 64, .height = 48, .steps = 4, .guidance = 4};
   EngineOptions options;
+  bool drew_high = false;
 };
+
+// How far from lossless a picture's levels are.
+int ShiftOf(const std::string& directory, const Request& request, bool drew_high) {
+  if (request.quality == Quality::kLossless) return directory == "fake-leak" && drew_high ? 1 : 0;
+  if (directory != "fake-coarse") return 1;
+  const bool coarse = request.gates.empty() || request.gates[0] == "float32-norms";
+  return coarse ? 10 : 1;
+}
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
@@ -74,6 +85,18 @@ Result<Picture> Engine::Generate(const Request& request,
   picture.guided = picture.guidance > 1 + 1e-6;
   picture.negative_prompt = request.negative_prompt.value_or(d.negative_prompt);
   picture.seed = request.seed;
+  picture.device = "fake";
+  picture.attention_backend = "fake";
+  picture.quality.tier = request.quality;
+  if (request.quality == Quality::kHigh) {
+    picture.quality.mounted =
+        request.gates.empty() ? std::vector<std::string>{"gelu-epilogue"} : request.gates;
+    // Of a model that has no such site.
+    std::erase(picture.quality.mounted, "packed-text-qkv");
+    if (picture.quality.mounted != request.gates) {
+      picture.quality.refused = {{"packed-text-qkv", "not in\na fake model"}};
+    }
+  }
   picture.kernels = {{"linear", "fake", 3, {"avx2: not here"}}};
   if (request.prompt == "long") picture.warnings = {"the prompt was cut to 3 tokens"};
   const bool slow = impl_->options.model_directory == "fake-slow";
@@ -90,7 +113,10 @@ Result<Picture> Engine::Generate(const Request& request,
   picture.image = {.width = request.width.value_or(d.width),
                    .height = request.height.value_or(d.height)};
   picture.image.rgb.assign(size_t{3} * picture.image.width * picture.image.height,
-                           static_cast<uint8_t>(request.seed));
+                           static_cast<uint8_t>(request.seed + static_cast<uint64_t>(ShiftOf(
+                                                                   impl_->options.model_directory,
+                                                                   request, impl_->drew_high))));
+  impl_->drew_high |= request.quality == Quality::kHigh;
   if (request.keep_stages) {
     picture.stages = {{"latents", {2, 3}, {1, 2, 3, 4, 5, 6}},
                       {"embeddings", {1, 2}, {static_cast<float>(request.seed), 0.5F}}};

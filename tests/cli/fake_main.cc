@@ -4,11 +4,12 @@
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/program.h"
+#include "cli/quality.h"
 #include "cli/verify.h"
 
 int main(int argc, char** argv) {
   using namespace segue::cli;
   constexpr RegisterCommand kCommands[] = {RegisterGenerate, RegisterInspect, RegisterVerify,
-                                           RegisterCompare, RegisterPlan};
+                                           RegisterCompare,  RegisterQuality, RegisterPlan};
   return RunProgram(argc, argv, kCommands);
 }

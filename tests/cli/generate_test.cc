@@ -276,6 +276,47 @@ TEST(Generate, ANonFiniteStepIsAnErrorWithoutAFile) {
   EXPECT_EQ(directory.Names(), Names{});
 }
 
+TEST(Generate, AQualityTierIsAskedForAndReported) {
+  const ScratchDirectory directory;
+  const auto run = [&](Names more) {
+    more.insert(more.begin(), {"--prompt", "x", "--seed", "1", "--overwrite", "--output", "a.png"});
+    return RunFake(Generate(more), directory);
+  };
+  const Outcome high = run({"--quality", "high", "--json"});
+  ASSERT_EQ(high.status, 0) << high.err;
+  const nlohmann::json picture = nlohmann::json::parse(high.out)["pictures"][0];
+  EXPECT_EQ(picture["quality"]["tier"], "high");
+  EXPECT_EQ(picture["quality"]["gates"], nlohmann::json::array({"gelu-epilogue"}));
+  EXPECT_EQ(picture["quality"]["refused"][0]["gate"], "packed-text-qkv");
+  EXPECT_EQ(picture["attention"], "fake");
+  EXPECT_TRUE(picture["graph"].contains("replayed"));
+  EXPECT_NE(high.err.find(", quality high"), std::string::npos) << high.err;
+  EXPECT_NE(high.err.find("gate packed-text-qkv is not mounted: not in\\na fake model\n"),
+            std::string::npos)
+      << high.err;
+  EXPECT_EQ(TextOf(MustDecode(directory.File("a.png")), "quality"), "high (gelu-epilogue)");
+  ASSERT_EQ(run({"--quality", "high", "--gates", "float32-norms,float32-heads"}).status, 0);
+  EXPECT_EQ(TextOf(MustDecode(directory.File("a.png")), "quality"),
+            "high (float32-norms, float32-heads)");
+  ASSERT_EQ(run({"--quality", "lossless"}).status, 0);
+  EXPECT_EQ(TextOf(MustDecode(directory.File("a.png")), "quality"), "(absent)");
+}
+
+TEST(Generate, AnUnknownTierOrGateIsAnError) {
+  const ScratchDirectory directory;
+  const auto expect = [&](const Names& more, const std::string& message) {
+    Names all = {"--prompt", "x"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = RunFake(Generate(all), directory);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  };
+  expect({"--quality", "ultra"}, "--quality: got 'ultra', wanted one of lossless, high");
+  expect({"--quality", "high", "--gates", "teacache"}, "--gates: got 'teacache', wanted gates of:");
+  expect({"--gates", "gelu-epilogue"}, "--gates: got quality lossless, which mounts none");
+  EXPECT_EQ(directory.Names(), Names{});
+}
+
 TEST(Generate, JsonSaysWhatRan) {
   const ScratchDirectory directory;
   const Outcome outcome = RunFake(

@@ -177,6 +177,39 @@ TEST(ProductLibraryGpu, TakesGeluInTheProduct) {
   ExpectNearFloat64(operands, y, rows, 16);
 }
 
+// The operation takes GELU into the product where its chain is rounded once, and nowhere else.
+TEST(ProductLibraryGpu, LinearRoundsAProductAndGeluOnce) {
+  ProductRig rig;
+  SEGUE_SKIP_WITHOUT_PRODUCTS(rig);
+  const ProductForm form{.n = 768, .k = 192, .bias = true, .epilogue = ProductEpilogue::kGeluTanh};
+  ASSERT_EQ(Text(rig.products->Supports(form)), "");
+  for (const int64_t rows : {1, 14, 98, 1024}) {
+    const ProductOperands operands(form, rows, FreshSeed());
+    const DeviceBytes once(rows * form.n * 2);
+    const DeviceBytes wanted(rows * form.n * 2);
+    const DeviceBytes steps(rows * form.n * 2);
+    rig.Multiply(operands.Params(rows, wanted));
+    const auto run = [&](const DeviceBytes& y, Rounding rounding) {
+      const ProductParams params = operands.Params(rows, y);
+      const Status status =
+          Linear({.x = params.x,
+                  .weight = params.weight,
+                  .bias = params.bias,
+                  .y = params.y,
+                  .rounding = rounding,
+                  .activation = Activation::kGeluTanh},
+                 {.stream = rig.stream->stream(), .products = rig.products.get()});
+      ASSERT_EQ(Text(status), "");
+      ASSERT_EQ(Text(rig.stream->Synchronize()), "");
+    };
+    run(once, Rounding::kBF16Once);
+    run(steps, Rounding::kBF16);
+    EXPECT_EQ(DifferentElements(wanted, once, form, rows), 0) << rows;
+    EXPECT_GT(DifferentElements(steps, once, form, rows), 0) << rows;
+    ExpectNearFloat64(operands, once, rows, 16);
+  }
+}
+
 // A graph recorded after Warm gives other contents' bytes when it is launched again, and recording
 // without a choice works too.
 TEST(ProductLibraryGpu, IsCaptured) {

@@ -73,7 +73,7 @@ TEST(Conv2d, GeometriesGiveTheReferenceBits) {
 
 TEST(Conv2d, DTypesRoundingAndPointwiseKernelsGiveTheReferenceBits) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16}) {
+    for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16, Rounding::kBF16Once}) {
       for (const int64_t taps : {1, 3}) {
         for (const int64_t frames : {0, 1, 3}) {
           ExpectReferenceBits({.height = 6,

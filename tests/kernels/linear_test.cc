@@ -95,7 +95,7 @@ TEST(Linear, EveryDTypeAndOddEdgeGivesTheReferenceBits) {
 }
 
 TEST(Linear, EpiloguesGiveTheReferenceBits) {
-  for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16}) {
+  for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16, Rounding::kBF16Once}) {
     for (const bool accumulate : {false, true}) {
       for (const auto activation : {Activation::kNone, Activation::kSilu, Activation::kGeluTanh}) {
         for (const bool bias : {false, true}) {

@@ -12,7 +12,7 @@
 namespace segue::kernels {
 namespace {
 
-constexpr Rounding kRoundings[] = {Rounding::kNone, Rounding::kBF16};
+constexpr Rounding kRoundings[] = {Rounding::kNone, Rounding::kBF16, Rounding::kBF16Once};
 constexpr int64_t kWidths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 24, 31, 33, 48, 192, 200};
 constexpr int64_t kRows = 5;
 

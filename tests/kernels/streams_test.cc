@@ -33,7 +33,7 @@ TEST_F(Streams, ModulatedNormIsGateResidualThenLayerNorm) {
                     .stride = table.stride,
                     .index = index.data()};
   };
-  for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16}) {
+  for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16, Rounding::kBF16Once}) {
     Matrix h[2] = {RandomMatrix(5, 40, 3, 2), RandomMatrix(3, 40, 0, 3)};
     Matrix branch[2] = {RandomMatrix(5, 40, 0, 4), RandomMatrix(3, 40, 5, 5)};
     Matrix want_h[2] = {h[0], h[1]};

@@ -21,7 +21,7 @@ TEST(VaeOps, ANormAddsFirst) {
   ThreadPool pool(1);
   for (const bool reference : {false, true}) {
     const Context context = {.stream = Stream::Cpu(pool), .reference_only = reference};
-    for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16}) {
+    for (const Rounding rounding : {Rounding::kNone, Rounding::kBF16, Rounding::kBF16Once}) {
       for (const bool keeps_sum : {false, true}) {
         Matrix x = RandomMatrix(5, 19, 3, 1);
         Matrix addend = RandomMatrix(5, 19, 2, 2);

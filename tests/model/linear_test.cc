@@ -117,7 +117,7 @@ TEST_F(LinearTest, AGroupReadsMergedAndSeparateLayers) {
     std::vector<float> y(static_cast<size_t>(kRows * cols));
     EXPECT_TRUE(group
                     .Forward(ContiguousMatrix(x_.data(), kRows, kIn),
-                             ContiguousMatrix(y.data(), kRows, cols), first,
+                             ContiguousMatrix(y.data(), kRows, cols), first, /*packed=*/true,
                              {.kernels = {.stream = Stream::Cpu(pool)}, .communicator = &rank})
                     .ok());
     return y;

@@ -164,7 +164,7 @@ TEST_F(RecordedStepTest, ShapesAreSizesAndSlots) {
   const auto alone = Encoded({.prompt = "a dog", .width = 48}, 2);
   std::vector<RequestState*> requests = {guided.get(), alone.get()};
   const StepShape shape = ShapeOf(requests);
-  EXPECT_EQ(shape.ToString(), "2x2+64 2x2+64 2x3+64");
+  EXPECT_EQ(shape.ToString(), "2x2+64 2x2+64 2x3+64 lossless");
   // Another prompt that fits has the same shape; the order of requests matters.
   const auto other = Encoded({.prompt = "a bicycle in the rain", .steps = 9, .guidance = 5}, 3);
   requests[0] = other.get();

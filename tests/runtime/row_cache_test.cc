@@ -86,9 +86,16 @@ TEST(TextSlot, IsTheSmallestThatHoldsThePrompt) {
 
 TEST(StepShape, OrdersAndNames) {
   const StepShape one = {{{64, 64, 64}, {64, 64, 128}}};
-  EXPECT_EQ(one.ToString(), "64x64+64 64x64+128");
+  EXPECT_EQ(one.ToString(), "64x64+64 64x64+128 lossless");
   EXPECT_EQ(one, (StepShape{{{64, 64, 64}, {64, 64, 128}}}));
   EXPECT_NE(one, (StepShape{{{64, 64, 64}}}));
+  StepShape gated = one;
+  gated.mounted.tier = Quality::kHigh;
+  EXPECT_NE(gated, one);
+  StepShape other = gated;
+  other.mounted.gates.Add(quality::Gate::kFloat32Norms);
+  EXPECT_NE(other, gated);
+  EXPECT_EQ(other.ToString(), "64x64+64 64x64+128 high:float32-norms");
 }
 
 }  // namespace

@@ -175,28 +175,26 @@ class ProductTask {
       for (; j + Isa::kLanes <= valid; j += Isa::kLanes) {
         auto value = Isa::Load(sums + j);
         if (biased) value = value + Isa::Load(bias_ + j);
-        value = Result(value);
-        if (residual != nullptr) {
-          value = Round<Isa>(Isa::Load(residual + j) + value, params_.rounding);
-        }
-        Isa::Store(y + j, value);
+        value = Activated(value);
+        if (residual != nullptr) value = Isa::Load(residual + j) + Step(value);
+        Isa::Store(y + j, Round<Isa>(value, params_.rounding));
       }
       if (j == valid) continue;
       const int64_t left = valid - j;
       auto value = Isa::LoadPartial(sums + j, left);
       if (biased) value = value + Isa::LoadPartial(bias_ + j, left);
-      value = Result(value);
-      if (residual != nullptr) {
-        value = Round<Isa>(Isa::LoadPartial(residual + j, left) + value, params_.rounding);
-      }
-      Isa::StorePartial(y + j, left, value);
+      value = Activated(value);
+      if (residual != nullptr) value = Isa::LoadPartial(residual + j, left) + Step(value);
+      Isa::StorePartial(y + j, left, Round<Isa>(value, params_.rounding));
     }
   }
 
-  SEGUE_INLINE typename Isa::V Result(typename Isa::V sum) const {
-    const auto value = Round<Isa>(sum, params_.rounding);
-    if (params_.activation == Activation::kNone) return value;
-    return Round<Isa>(ApplyActivation<Isa>(value, params_.activation), params_.rounding);
+  SEGUE_INLINE typename Isa::V Step(typename Isa::V value) const {
+    return RoundStep<Isa>(value, params_.rounding);
+  }
+  SEGUE_INLINE typename Isa::V Activated(typename Isa::V sum) const {
+    if (params_.activation == Activation::kNone) return sum;
+    return ApplyActivation<Isa>(Step(sum), params_.activation);
   }
 
   int TileRowsAt(int64_t row) const { return static_cast<int>(Least(kTileRows, rows_ - row)); }

@@ -28,7 +28,7 @@ struct RowOps {
       const float* up = params.up.template Row<float>(row);
       float* y = params.y.template Row<float>(row);
       ForColumns<Isa>(params.y.cols, [&](auto at, int64_t i) {
-        const V silu = Round<Isa>(Silu<Isa>(at.Load(gate + i)), params.rounding);
+        const V silu = RoundStep<Isa>(Silu<Isa>(at.Load(gate + i)), params.rounding);
         at.Store(y + i, Round<Isa>(silu * at.Load(up + i), params.rounding));
       });
     }
@@ -51,7 +51,7 @@ struct RowOps {
       const float* gate = TableRow(params.gate, row);
       float* h = params.h.template Row<float>(row);
       ForColumns<Isa>(params.h.cols, [&](auto at, int64_t i) {
-        const V gated = Round<Isa>(at.Load(gate + i) * at.Load(y + i), params.rounding);
+        const V gated = RoundStep<Isa>(at.Load(gate + i) * at.Load(y + i), params.rounding);
         at.Store(h + i, Round<Isa>(at.Load(h + i) + gated, params.rounding));
       });
     }
@@ -78,9 +78,9 @@ struct RowOps {
       const float* scale = TableRow(params.scale, row);
       const float* shift = TableRow(params.shift, row);
       ForColumns<Isa>(cols, [&](auto at, int64_t i) {
-        const V normal = Round<Isa>(at.Load(y + i) * inverse, rounding);
-        const V factor = Round<Isa>(Isa::Set(1.0f) + at.Load(scale + i), rounding);
-        const V scaled = Round<Isa>(normal * factor, rounding);
+        const V normal = RoundStep<Isa>(at.Load(y + i) * inverse, rounding);
+        const V factor = RoundStep<Isa>(Isa::Set(1.0f) + at.Load(scale + i), rounding);
+        const V scaled = RoundStep<Isa>(normal * factor, rounding);
         at.Store(y + i, Round<Isa>(scaled + at.Load(shift + i), rounding));
       });
     }
@@ -91,7 +91,7 @@ struct RowOps {
     Widen<Isa>(params.weight, cols, weight);
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       NormRow(params.x.template Row<float>(row), params.y.template Row<float>(row), cols, weight,
-              {params.eps, params.rounding});
+              {params.eps, StepRounding(params.rounding), params.rounding});
     }
   }
 
@@ -106,11 +106,11 @@ struct RowOps {
       const float length = __builtin_sqrtf(SumOfSquares<Isa>(x, channels));
       const V norm = Isa::Set(Scalar::Max(kSmallestNorm, length));
       ForColumns<Isa>(channels, [&](auto at, int64_t i) {
-        V value = Round<Isa>(at.Load(x + i) / norm, rounding);
-        value = Round<Isa>(value * root, rounding);
-        value = Round<Isa>(value * at.Load(gamma + i), rounding);
-        if (params.silu) value = Round<Isa>(Silu<Isa>(value), rounding);
-        at.Store(y + i, value);
+        V value = RoundStep<Isa>(at.Load(x + i) / norm, rounding);
+        value = RoundStep<Isa>(value * root, rounding);
+        value = value * at.Load(gamma + i);
+        if (params.silu) value = Silu<Isa>(RoundStep<Isa>(value, rounding));
+        at.Store(y + i, Round<Isa>(value, rounding));
       });
     }
   }
@@ -119,11 +119,15 @@ struct RowOps {
     const int64_t dim = params.head_dim;
     const bool normed = params.weight.data != nullptr;
     if (normed) Widen<Isa>(params.weight, dim, weight);
+    // The norm is a step on the way to the rotation, where there is one.
+    const Rounding step = StepRounding(params.rounding);
+    const NormOptions norm = {params.eps, step,
+                              params.rope.cos == nullptr ? params.rounding : step};
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const int64_t angles = AngleRow(params.rope, row) * (dim / 2);
       for (int64_t first = 0; first < params.x.cols; first += dim) {
         float* head = params.x.template Row<float>(row) + first;
-        if (normed) NormRow(head, head, dim, weight, {params.eps, params.rounding});
+        if (normed) NormRow(head, head, dim, weight, norm);
         if (params.rope.cos == nullptr) continue;
         const float* cos = params.rope.cos + angles;
         const float* sin = params.rope.sin + angles;
@@ -146,14 +150,14 @@ struct RowOps {
       for (int64_t first = 0; first < params.x.cols; first += params.head_dim) {
         float* head = params.x.template Row<float>(row) + first;
         ForColumns<Isa>(half, [&](auto at, int64_t k) {
-          const V c = Round<Isa>(at.Load(cos + k), rounding);
-          const V s = Round<Isa>(at.Load(sin + k), rounding);
+          const V c = RoundStep<Isa>(at.Load(cos + k), rounding);
+          const V s = RoundStep<Isa>(at.Load(sin + k), rounding);
           const V a = at.Load(head + k);
           const V b = at.Load(head + half + k);
-          at.Store(head + k,
-                   Round<Isa>(Round<Isa>(a * c, rounding) - Round<Isa>(b * s, rounding), rounding));
-          at.Store(head + half + k,
-                   Round<Isa>(Round<Isa>(b * c, rounding) + Round<Isa>(a * s, rounding), rounding));
+          const V low = RoundStep<Isa>(a * c, rounding) - RoundStep<Isa>(b * s, rounding);
+          const V high = RoundStep<Isa>(b * c, rounding) + RoundStep<Isa>(a * s, rounding);
+          at.Store(head + k, Round<Isa>(low, rounding));
+          at.Store(head + half + k, Round<Isa>(high, rounding));
         });
       }
     }
@@ -174,7 +178,8 @@ struct RowOps {
  private:
   struct NormOptions {
     float eps;
-    Rounding rounding;
+    Rounding step;  // of x / rms
+    Rounding result;
   };
 
   static void NormRow(const float* x, float* y, int64_t cols, const float* weight,
@@ -182,8 +187,8 @@ struct RowOps {
     const float squares = SumOfSquares<Isa>(x, cols);
     const V inverse = Isa::Set(InverseRoot(squares / static_cast<float>(cols) + options.eps));
     ForColumns<Isa>(cols, [&](auto at, int64_t i) {
-      const V value = Round<Isa>(at.Load(x + i) * inverse, options.rounding);
-      at.Store(y + i, Round<Isa>(value * at.Load(weight + i), options.rounding));
+      const V value = Round<Isa>(at.Load(x + i) * inverse, options.step);
+      at.Store(y + i, Round<Isa>(value * at.Load(weight + i), options.result));
     });
   }
 

@@ -25,6 +25,7 @@ Result<std::unique_ptr<ProductLibrary>> ProductLibrary::Create(const Settings&) 
 
 // Nobody has an object to call these of.
 Status ProductLibrary::Multiply(const ProductParams&, const Stream&) { return NoLibrary(); }
+Status ProductLibrary::Supports(const ProductForm&) { return NoLibrary(); }
 Status ProductLibrary::Warm(Span<const ProductShape>, const Stream&, DeviceMemory*) {
   return NoLibrary();
 }

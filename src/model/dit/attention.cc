@@ -54,4 +54,12 @@ Status HostDitAttention::Run(DitQueries queries, const ForwardContext& context) 
                               context.kernels);
 }
 
+std::string HostDitAttention::Backend(const DitConfig& config, const ForwardContext& context) {
+  return attention::ChosenBackend(
+      {.options = DitAttentionOptions(config, config.num_attention_heads, DType::kF32),
+       .backend = context.attention_backend,
+       .admitted = DitConfig::kAttentionBackends},
+      context.kernels);
+}
+
 }  // namespace segue::model

@@ -33,6 +33,9 @@ class HostDitAttention : public DitAttention {
   HostDitAttention(const DitConfig& config, const DitBatch& batch, const DitWorkspace& workspace);
   Status Run(DitQueries queries, const ForwardContext& context) const override;
 
+  // The name of the back end that runs, "" where none accepts.
+  static std::string Backend(const DitConfig& config, const ForwardContext& context);
+
  private:
   attention::Options options_;
   std::vector<attention::Sequence> all_;

@@ -203,20 +203,27 @@ Status Dit::TabulateModulation(const float* timesteps, const MatrixView& table,
                            table.Cols(ModulationBegin(blocks_.size(), false), 2 * hidden), context);
 }
 
-ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows, bool packed) const {
+// Whether a stream's queries, keys and values are one product.
+bool Dit::PacksHeads(bool text, bool packed, SiteSet gated) {
+  return packed || (text && gated.Has(GatedSite::kTextProjections));
+}
+
+ProductShapes Dit::Products(int64_t image_rows, int64_t text_rows, bool packed,
+                            SiteSet gated) const {
   ProductShapes shapes;
   img_in_.AppendShapes(image_rows, shapes);
   proj_out_.AppendShapes(image_rows, shapes);
-  const auto append = [&shapes, packed](const StreamLayers& layers, int64_t rows, int64_t first) {
-    layers.qkv_proj.AppendShapes(rows, first, packed, shapes);
+  const bool gelu = gated.Has(GatedSite::kFeedForward);
+  const auto append = [&](const StreamLayers& layers, int64_t rows, bool text) {
+    layers.qkv_proj.AppendShapes(rows, 0, PacksHeads(text, packed, gated), shapes);
     layers.out_proj.AppendShapes(rows, shapes);
-    layers.mlp_in.AppendShapes(rows, shapes);
+    layers.mlp_in.AppendShapes(rows, shapes, gelu);
     layers.mlp_out.AppendShapes(rows, shapes);
   };
   // Blocks are alike, but for the last one's text stream.
-  append(blocks_.front().image, image_rows, 0);
-  append(blocks_.front().text, text_rows, 0);
-  blocks_.back().text.qkv_proj.AppendShapes(text_rows, 1, packed, shapes);
+  append(blocks_.front().image, image_rows, false);
+  append(blocks_.front().text, text_rows, true);
+  blocks_.back().text.qkv_proj.AppendShapes(text_rows, 1, PacksHeads(true, packed, gated), shapes);
   return shapes;
 }
 
@@ -251,7 +258,7 @@ Status Dit::Normalise(const Pass& pass, Span<Stream* const> streams, ModulationS
   }
   return kernels::ModulatedNorm({.streams = {parts.data(), streams.size()},
                                  .eps = DitConfig::kNormEpsilon,
-                                 .rounding = pass.context->rounding},
+                                 .rounding = pass.context->RoundingAt(GatedSite::kNorms)},
                                 pass.context->kernels);
 }
 
@@ -259,9 +266,10 @@ Status Dit::ProjectHeads(const Pass& pass, const Stream& stream, const StreamLay
                          DitQueries queries) const {
   const int64_t local = layers.qkv_proj.local_out_features();
   const int64_t skipped = queries == DitQueries::kImage && stream.text ? 1 : 0;
-  return layers.qkv_proj.Forward(stream.workspace->normed,
-                                 stream.workspace->qkv.Cols(skipped * local, (3 - skipped) * local),
-                                 skipped, *pass.context);
+  return layers.qkv_proj.Forward(
+      stream.workspace->normed, stream.workspace->qkv.Cols(skipped * local, (3 - skipped) * local),
+      skipped, PacksHeads(stream.text, pass.context->packed_products, pass.context->gated),
+      *pass.context);
 }
 
 Status Dit::NormaliseHeads(const Pass& pass, const Block& block, DitQueries queries) const {
@@ -283,22 +291,24 @@ Status Dit::NormaliseHeads(const Pass& pass, const Block& block, DitQueries quer
        .head_dim = static_cast<int32_t>(config_.attention_head_dim),
        .eps = DitConfig::kNormEpsilon,
        .rope = {.cos = rows.cos, .sin = rows.sin, .positions = rows.positions},
-       .rounding = pass.context->rounding},
+       .rounding = pass.context->RoundingAt(GatedSite::kHeads)},
       pass.context->kernels);
 }
 
 Status Dit::FeedForward(const Pass& pass, Span<Stream* const> streams, const Block& block) const {
   const ForwardContext& context = *pass.context;
+  const bool gated = context.gated.Has(GatedSite::kFeedForward);
   // The CPU's products end with the activation; a GPU runs one operation for all streams behind
   // them, whose input was rounded as the reference rounds it.
-  const bool apart = context.kernels.stream.device() != DeviceKind::kCpu;
+  const bool apart = !gated && context.kernels.stream.device() != DeviceKind::kCpu;
   std::array<kernels::ActivationParams, kernels::kMaxNormStreams> activations;
   for (size_t i = 0; i < streams.size(); ++i) {
     const StreamLayers& layers = streams[i]->text ? block.text : block.image;
     const DitStreamWorkspace& workspace = *streams[i]->workspace;
+    const auto activation = apart ? kernels::Activation::kNone : kernels::Activation::kGeluTanh;
     SEGUE_RETURN_IF_ERROR(
-        layers.mlp_in.Forward(workspace.normed, workspace.mlp, context,
-                              apart ? kernels::Activation::kNone : kernels::Activation::kGeluTanh));
+        gated ? layers.mlp_in.ForwardWithGelu(workspace.normed, workspace.mlp, context)
+              : layers.mlp_in.Forward(workspace.normed, workspace.mlp, context, activation));
     activations[i] = {.x = workspace.mlp,
                       .y = workspace.mlp,
                       .activation = kernels::Activation::kGeluTanh,

@@ -99,11 +99,16 @@ class Dit {
   Status TabulateModulation(const float* timesteps, const MatrixView& table,
                             const DitTimeWorkspace& workspace, const ForwardContext& context) const;
 
-  // The products of Run (`packed`: as ForwardContext::packed_products), of EncodeText and of
+  // The products of Run (`packed`, `gated`: as ForwardContext has them), of EncodeText and of
   // TabulateModulation.
-  ProductShapes Products(int64_t image_rows, int64_t text_rows, bool packed) const;
+  ProductShapes Products(int64_t image_rows, int64_t text_rows, bool packed,
+                         SiteSet gated = {}) const;
   ProductShapes TextProducts(int64_t text_rows) const;
   ProductShapes ModulationProducts(int64_t timesteps) const;
+
+  // Why a site cannot be gated in forwards of this context, or would change nothing; empty: it can.
+  // Asked of every block and stream, so that a site is gated in all of them or in none. Host only.
+  std::string Refuses(GatedSite site, const ForwardContext& context) const;
 
   // The velocity of every image row. Enqueues work and allocates nothing on a device.
   // Errors: shapes that do not fit together.
@@ -142,6 +147,9 @@ class Dit {
                                  const std::string& block, const StreamNames& names,
                                  const comm::Communicator& communicator);
   Status CheckForward(const DitForward& forward) const;
+  static bool PacksHeads(bool text, bool packed, SiteSet gated);
+  std::string RefusesGelu(const ForwardContext& context) const;
+  std::string RefusesPackedText(const ForwardContext& context) const;
   // Where a block's modulation of a stream begins in a row of the table.
   int64_t ModulationBegin(size_t block, bool text) const;
   // hidden += gate * branch where a branch is waiting, then normed = LN(hidden) * (1 + scale) +

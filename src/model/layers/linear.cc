@@ -75,6 +75,28 @@ Status ColumnParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                          context.kernels);
 }
 
+Status ColumnParallelLinear::ForwardWithGelu(const MatrixView& x, const MatrixView& y,
+                                             const ForwardContext& context) const {
+  const bool rounded = context.rounding != kernels::Rounding::kNone;
+  return kernels::Linear(
+      {.x = x,
+       .weight = weight_,
+       .bias = bias_,
+       .y = y,
+       .rounding = rounded ? kernels::Rounding::kBF16Once : kernels::Rounding::kNone,
+       .activation = kernels::Activation::kGeluTanh},
+      context.kernels);
+}
+
+std::string ColumnParallelLinear::RefusesGelu(const ForwardContext& context) const {
+  if (context.kernels.stream.device() == DeviceKind::kCpu) return "";
+  if (context.kernels.products == nullptr) return "no product library was made";
+  kernels::ProductForm form = ShapeOf(weight_, bias_.present(), splits_, 1).form;
+  form.epilogue = kernels::ProductEpilogue::kGeluTanh;
+  const Status supported = context.kernels.products->Supports(form);
+  return supported.ok() ? "" : supported.error().Message();
+}
+
 ColumnParallelGroup::ColumnParallelGroup(WeightReader& reader, const LinearGroupSpec& spec,
                                          const comm::Communicator& communicator)
     : local_out_(spec.out_features / communicator.size()) {
@@ -97,7 +119,7 @@ ColumnParallelGroup::ColumnParallelGroup(WeightReader& reader, const LinearGroup
 }
 
 Status ColumnParallelGroup::Forward(const MatrixView& x, const MatrixView& y, int64_t first,
-                                    const ForwardContext& context) const {
+                                    bool packed, const ForwardContext& context) const {
   const auto run = [&](const WeightView& weight, const WeightView& bias, const MatrixView& out) {
     return kernels::Linear(
         {.x = x, .weight = weight, .bias = bias, .y = out, .rounding = context.rounding},
@@ -106,7 +128,7 @@ Status ColumnParallelGroup::Forward(const MatrixView& x, const MatrixView& y, in
   const auto layers = static_cast<int64_t>(weight_.parts.size());
   // One product of weights that lie together gives the bytes of several on the CPU by definition;
   // on a GPU that is a property of the weight's class, found out when the model was loaded.
-  if (weight_.all.present() && bias_.all.present() && context.packed_products) {
+  if (packed && stacked()) {
     const int64_t begin = first * local_out_;
     const int64_t count = (layers - first) * local_out_;
     return run(RowSlice(weight_.all, begin, count), RowSlice(bias_.all, begin, count), y);
@@ -135,12 +157,21 @@ Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                                   const ForwardContext& context) const {
   const comm::Communicator& group = *context.communicator;
   // A partial sum is not rounded: the reference rounds the whole product once.
-  const kernels::Rounding partial = group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
-  SEGUE_RETURN_IF_ERROR(kernels::Linear(
-      {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = partial, .k_splits = splits_},
-      context.kernels));
-  SEGUE_RETURN_IF_ERROR(group.AllReduceSum(y, context.kernels));
-  if (partial == context.rounding) return {};
+  const kernels::Rounding rounding =
+      group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
+  // The product goes where the peers read it.
+  comm::SumPart part = {.partial = y, .sum = y};
+  group.PlacePartials({&part, 1});
+  SEGUE_RETURN_IF_ERROR(kernels::Linear({.x = x,
+                                         .weight = weight_,
+                                         .bias = bias_,
+                                         .y = part.partial,
+                                         .rounding = rounding,
+                                         .k_splits = splits_},
+                                        context.kernels));
+  SEGUE_RETURN_IF_ERROR(group.AllReduceSum({&part, 1}, context.kernels));
+  // A sum that is stored as bfloat16 is rounded already.
+  if (rounding == context.rounding || y.dtype == DType::kBF16) return {};
   return kernels::Activate(
       {.x = y, .y = y, .activation = kernels::Activation::kNone, .rounding = context.rounding},
       context.kernels);
@@ -150,8 +181,9 @@ void ReplicatedLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {
   shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
 }
 
-void ColumnParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {
+void ColumnParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes, bool gelu) const {
   shapes.push_back(ShapeOf(weight_, bias_.present(), splits_, rows));
+  if (gelu) shapes.back().form.epilogue = kernels::ProductEpilogue::kGeluTanh;
 }
 
 void RowParallelLinear::AppendShapes(int64_t rows, ProductShapes& shapes) const {

@@ -61,8 +61,15 @@ class ColumnParallelLinear {
   // y [rows, local_out_features()] = x [rows, in] W_rank^T + b_rank.
   Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context,
                  kernels::Activation activation = kernels::Activation::kNone) const;
+  // The same with GELU, which takes the product's float32 sum: rounded once.
+  Status ForwardWithGelu(const MatrixView& x, const MatrixView& y,
+                         const ForwardContext& context) const;
 
-  void AppendShapes(int64_t rows, ProductShapes& shapes) const;
+  // Why ForwardWithGelu cannot run here; empty: it can.
+  std::string RefusesGelu(const ForwardContext& context) const;
+
+  // `gelu`: of ForwardWithGelu.
+  void AppendShapes(int64_t rows, ProductShapes& shapes, bool gelu = false) const;
 
  private:
   int64_t local_out_ = 0;
@@ -91,11 +98,12 @@ class ColumnParallelGroup {
   int64_t local_out_features() const { return local_out_; }
 
   // y [rows, (layers - first) * local_out_features()] = the outputs of layer `first` and of those
-  // behind it.
-  Status Forward(const MatrixView& x, const MatrixView& y, int64_t first,
+  // behind it. `packed`: as one product, where their weights lie together.
+  Status Forward(const MatrixView& x, const MatrixView& y, int64_t first, bool packed,
                  const ForwardContext& context) const;
+  // Whether their weights lie together.
+  bool stacked() const { return weight_.all.present() && bias_.all.present(); }
 
-  // `packed`: as ForwardContext::packed_products.
   void AppendShapes(int64_t rows, int64_t first, bool packed, ProductShapes& shapes) const;
 
  private:

@@ -158,6 +158,7 @@ class ProductLibrary::Impl {
 
   Status Open(const std::string& cache_directory);
   Status Multiply(const ProductParams& params, const Stream& stream);
+  Status Supports(const ProductForm& form);
   Status Warm(Span<const ProductShape> shapes, const Stream& stream, DeviceMemory* scratch);
   Result<int64_t> ScratchBytes(Span<const ProductShape> shapes) const;
   Result<bool> PackedEqualsParts(const ProductForm& form, Span<const int64_t> part_n,
@@ -308,6 +309,12 @@ Status ProductLibrary::Impl::Multiply(const ProductParams& params, const Stream&
   return {};
 }
 
+Status ProductLibrary::Impl::Supports(const ProductForm& form) {
+  SEGUE_RETURN_IF_ERROR(CheckProductForm(kOp, form));
+  SEGUE_RETURN_IF_ERROR(Reference(form));
+  return {};
+}
+
 // For operations that allocate and wait: refuses captures, and lets go of the workspace what is
 // enqueued there.
 Status ProductLibrary::Impl::ReadyToWait(const Stream& stream, const DeviceMemory* scratch) const {
@@ -438,6 +445,7 @@ Result<std::unique_ptr<ProductLibrary>> ProductLibrary::Create(const Settings& s
 Status ProductLibrary::Multiply(const ProductParams& params, const Stream& stream) {
   return impl_->Multiply(params, stream);
 }
+Status ProductLibrary::Supports(const ProductForm& form) { return impl_->Supports(form); }
 Status ProductLibrary::Warm(Span<const ProductShape> shapes, const Stream& stream,
                             DeviceMemory* scratch) {
   return impl_->Warm(shapes, stream, scratch);
