@@ -54,6 +54,7 @@ struct RankState {
   Buffers residuals;
   Buffers tables;
   GpuContender ours, peer;
+  std::vector<uint16_t> wanted;  // of a sum
   GpuProgram our_program, peer_program;
   GpuComparison comparison;
 };
@@ -120,7 +121,6 @@ Status RecordInStep(const GpuContender& contender, double guess_us, const GpuStr
   const int64_t calls = std::max<int64_t>(rounds, 1) * contender.rotation;
   SEGUE_ASSIGN_OR_RETURN(*program, RecordCalls(contender, calls, stream));
   program->call_us = guess_us;
-  SEGUE_ASSIGN_OR_RETURN(program->call_us, TimeBriefly(*program, 0, stream));
   return {};
 }
 
@@ -132,6 +132,15 @@ Result<GpuComparison> MeasureInStep(Ranks& ranks, double guess_us, const Measure
     return RecordInStep(state.peer, guess_us, *state.stream, &state.peer_program);
   };
   SEGUE_RETURN_IF_ERROR(ranks.Run(record));
+  const auto estimate = [&](RankState& state, int) -> Status {
+    SEGUE_ASSIGN_OR_RETURN(state.our_program.call_us,
+                           TimeBriefly(state.our_program, 0, *state.stream));
+    if (!state.peer.enqueue) return {};
+    SEGUE_ASSIGN_OR_RETURN(state.peer_program.call_us,
+                           TimeBriefly(state.peer_program, 0, *state.stream));
+    return {};
+  };
+  SEGUE_RETURN_IF_ERROR(ranks.Run(estimate));
   // What follows from an estimate, the number of launches, has to be the same everywhere.
   for (RankState& state : ranks.states) {
     state.our_program.call_us = ranks.states[0].our_program.call_us;
@@ -225,7 +234,8 @@ MatrixView LineOf(const GpuBuffer& buffer) {
   return ContiguousMatrix(buffer.data(), DType::kBF16, 1, buffer.bytes() / kElement);
 }
 
-// One rank's memory and calls. `nccl` may be null.
+// One rank's memory and calls; nothing waits for another rank here, so that every rank may
+// allocate. `nccl` may be null.
 Status PrepareSum(const SumCase& c, const comm::GpuCommunicator& communicator, comm::Nccl* nccl,
                   RankState* state) {
   const int rank = communicator.rank();
@@ -234,9 +244,8 @@ Status PrepareSum(const SumCase& c, const comm::GpuCommunicator& communicator, c
   SEGUE_RETURN_IF_ERROR(communicator.SetTuning(c.tuning));
   const int64_t rotation = Rotation(c.bytes);
   SEGUE_RETURN_IF_ERROR(AllocateMany(&state->sums, rotation, c.bytes));
-  const MatrixView first = LineOf(state->sums[0]);
   const uint64_t seed = kSeed + static_cast<uint64_t>(rank);
-  SEGUE_RETURN_IF_ERROR(FillArena(communicator, {&first, 1}, seed, *state->stream));
+  SEGUE_ASSIGN_OR_RETURN(state->wanted, WantedSum(c, *state->stream));
   state->ours = {
       .name = "segue",
       .version = "",
@@ -267,7 +276,7 @@ Status PrepareSum(const SumCase& c, const comm::GpuCommunicator& communicator, c
 
 // Two calls, so that the group's buffers stand as they did.
 Status VerifySum(const SumCase& c, const std::string& name, const GpuContender& contender,
-                 const std::vector<uint16_t>& wanted, const RankState& state) {
+                 const RankState& state) {
   if (!contender.enqueue) return {};
   for (int64_t call = 0; call < 2; ++call) {
     const GpuBuffer& sum = state.sums[static_cast<size_t>(call)];
@@ -275,7 +284,7 @@ Status VerifySum(const SumCase& c, const std::string& name, const GpuContender& 
     SEGUE_RETURN_IF_ERROR(SynchronizeGpu());
     SEGUE_RETURN_IF_ERROR(contender.enqueue(state.stream->get(), call));
     SEGUE_ASSIGN_OR_RETURN(const std::vector<uint16_t> got, ReadAll(sum));
-    if (got != wanted) {
+    if (got != state.wanted) {
       return VerifyError(name, "other bytes from " + contender.name,
                          "the sum in float32, rounded once");
     }
@@ -298,12 +307,14 @@ Result<std::vector<Row>> BenchGpuSum(const Case& one, const SuiteOptions& option
   SEGUE_RETURN_IF_ERROR(ranks->Run([&](RankState& state, int rank) {
     return PrepareSum(c, ranks->communicator(rank), loaded.ok() ? &nccl : nullptr, &state);
   }));
-  const auto verify = [&](RankState& state, int) -> Status {
-    SEGUE_ASSIGN_OR_RETURN(const std::vector<uint16_t> wanted, WantedSum(c, *state.stream));
-    SEGUE_RETURN_IF_ERROR(VerifySum(c, one.name, state.ours, wanted, state));
+  const auto verify = [&](RankState& state, int rank) -> Status {
+    const MatrixView sum = LineOf(state.sums[0]);
+    SEGUE_RETURN_IF_ERROR(FillArena(ranks->communicator(rank), {&sum, 1},
+                                    kSeed + static_cast<uint64_t>(rank), *state.stream));
+    SEGUE_RETURN_IF_ERROR(VerifySum(c, one.name, state.ours, state));
     // NCCL's order of three and more is its own.
     if (c.ranks > 2) return {};
-    return VerifySum(c, one.name, state.peer, wanted, state);
+    return VerifySum(c, one.name, state.peer, state);
   };
   SEGUE_RETURN_IF_ERROR(ranks->Run(verify));
   SEGUE_ASSIGN_OR_RETURN(const GpuComparison comparison,
@@ -382,10 +393,6 @@ Status PrepareNorm(const NormCase& c, const comm::GpuCommunicator& communicator,
   for (const GpuBuffer& h : state->residuals) {
     SEGUE_RETURN_IF_ERROR(FillNormal(h.data(), c.bytes() / kElement, kSeed + 1, *state->stream));
   }
-  const MatrixView sums[] = {StreamRows(c, state->sums[0], 0), StreamRows(c, state->sums[0], 1)};
-  SEGUE_RETURN_IF_ERROR(FillArena(communicator, sums,
-                                  kSeed + 10 * (1 + static_cast<uint64_t>(communicator.rank())),
-                                  *state->stream));
   const auto contender = [&](const char* name, const SumNorm& run) {
     return GpuContender{.name = name,
                         .version = "",
@@ -405,7 +412,12 @@ Status PrepareNorm(const NormCase& c, const comm::GpuCommunicator& communicator,
 }
 
 // Ours on the first set, the chain on the second, whose residuals are the same.
-Status VerifyNorm(const std::string& name, const RankState& state) {
+Status VerifyNorm(const NormCase& c, const comm::Communicator& communicator,
+                  const std::string& name, const RankState& state) {
+  const MatrixView sums[] = {StreamRows(c, state.sums[0], 0), StreamRows(c, state.sums[0], 1)};
+  SEGUE_RETURN_IF_ERROR(FillArena(communicator, sums,
+                                  kSeed + 10 * (1 + static_cast<uint64_t>(communicator.rank())),
+                                  *state.stream));
   SEGUE_RETURN_IF_ERROR(state.ours.enqueue(state.stream->get(), 0));
   SEGUE_RETURN_IF_ERROR(state.peer.enqueue(state.stream->get(), 1));
   for (const Buffers* buffers : {&state.residuals, &state.sums}) {
@@ -433,8 +445,9 @@ Result<std::vector<Row>> BenchGpuSumNorm(const Case& one, const SuiteOptions& op
   SEGUE_RETURN_IF_ERROR(ranks->Run([&](RankState& state, int rank) {
     return PrepareNorm(c, ranks->communicator(rank), &state);
   }));
-  SEGUE_RETURN_IF_ERROR(
-      ranks->Run([&](RankState& state, int) { return VerifyNorm(one.name, state); }));
+  SEGUE_RETURN_IF_ERROR(ranks->Run([&](RankState& state, int rank) {
+    return VerifyNorm(c, ranks->communicator(rank), one.name, state);
+  }));
   SEGUE_ASSIGN_OR_RETURN(const GpuComparison comparison,
                          MeasureInStep(*ranks, GuessUs(c.bytes()), options.measure));
   Row row = {.case_name = one.name,

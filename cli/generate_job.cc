@@ -17,6 +17,7 @@ namespace {
 constexpr int kMaxSteps = 1000;
 constexpr int kMaxPictures = 10000;
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxRanks = 8;
 // Far above any prompt a model can use (the limit is 1024 tokens), small enough to read whole.
 constexpr size_t kMaxPromptBytes = size_t{1} << 20;
 constexpr char kDefaultOutput[] = "segue-{seed}.png";
@@ -160,6 +161,10 @@ void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddTextOption(app, "--threads", options.threads, "N", "CPU threads; absent: one per core");
   AddTextOption(app, "--device", options.device, "NAME",
                 "cpu, cuda or cuda:N [cpu]; a GPU runs in bfloat16");
+  AddTextOption(app, "--tp", options.tensor_parallel, "N",
+                "Ranks that share the transformer; must divide its heads [1]");
+  app.add_flag("--cfg-parallel", options.cfg_parallel,
+               "Two ranks, one for each guidance branch; needs guidance above 1");
   app.add_flag("--drop-modulation", options.drop_modulation,
                "Keep of a GPU's modulation weights only what this schedule needs");
   AddTextOption(app, "--quality", options.quality, "TIER",
@@ -208,6 +213,15 @@ Status ReadEngine(const GenerateOptions& options, GenerateJob* job) {
   // Of a GPU alone: what could not take effect is refused.
   constexpr char kWanted[] = "--device cuda, without which it has no effect";
   const bool on_gpu = engine.device != "cpu" && !engine.device.empty();
+  if (options.tensor_parallel.has_value()) {
+    SEGUE_ASSIGN_OR_RETURN(engine.tensor_parallel,
+                           ParseInt("--tp", *options.tensor_parallel, 1, kMaxRanks));
+  }
+  if (options.cfg_parallel && engine.tensor_parallel > 1) {
+    return Usage("--cfg-parallel", "--tp too",
+                 "one of them: a rank has all of a branch, or a part of both");
+  }
+  engine.cfg_parallel = options.cfg_parallel;
   if (options.no_graphs && !on_gpu) return Usage("--no-graphs", "the CPU", kWanted);
   if (options.cache.has_value() && !on_gpu) return Usage("--cache", "the CPU", kWanted);
   if (options.drop_modulation) {
@@ -267,6 +281,8 @@ Result<GenerateJob> ReadGenerateJob(const GenerateOptions& options) {
   job.facts.negative_prompt_given = options.negative_prompt.has_value();
   job.facts.bf16 = options.bf16;
   job.facts.reference = options.reference;
+  job.facts.tensor_parallel = job.engine.tensor_parallel;
+  job.facts.cfg_parallel = job.engine.cfg_parallel;
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   job.facts.threads = job.engine.threads > 0 ? job.engine.threads : cores;
   return job;
@@ -276,6 +292,10 @@ bool IsGuided(double guidance) { return guidance > 1 + 1e-6; }
 
 Status CheckGuidance(const GenerateJob& job, const ModelDefaults& defaults) {
   const double guidance = job.request.guidance.value_or(defaults.guidance);
+  if (job.engine.cfg_parallel && !IsGuided(guidance)) {
+    return Usage("--cfg-parallel", Format("guidance %g, which has no second branch", guidance),
+                 "--guidance above 1");
+  }
   if (!job.request.negative_prompt.has_value() || IsGuided(guidance)) return {};
   return Usage("--negative-prompt", Format("guidance %g, which leaves it without effect", guidance),
                "--guidance above 1, or no negative prompt");

@@ -16,11 +16,11 @@ namespace segue::cli {
 struct GenerateOptions {
   std::string model;
   std::optional<std::string> prompt, prompt_file, negative_prompt;
-  std::optional<std::string> device, attention, random_weights, cache;
+  std::optional<std::string> device, attention, random_weights, cache, tensor_parallel;
   std::optional<std::string> size, steps, guidance, seed, count, threads;
   std::optional<std::string> output, dump, latents, quality, gates;
-  bool overwrite = false, no_graphs = false, drop_modulation = false, bf16 = false,
-       reference = false, json = false, quiet = false;
+  bool overwrite = false, no_graphs = false, drop_modulation = false, cfg_parallel = false,
+       bf16 = false, reference = false, json = false, quiet = false;
 };
 
 void DeclareGenerateOptions(CLI::App& app, GenerateOptions& options);

@@ -91,6 +91,10 @@ TextChunks SettingsAsText(const RunFacts& facts, const Picture& picture) {
     text.emplace_back("latents",
                       OneLine(std::filesystem::path(facts.latents_file).filename().string()));
   }
+  // Sums over another number of ranks have other bytes.
+  if (facts.tensor_parallel > 1) {
+    text.emplace_back("tensor_parallel", std::to_string(facts.tensor_parallel));
+  }
   if (facts.bf16) text.emplace_back("rounding", "bf16");
   if (picture.quality.tier != Quality::kLossless) {
     text.emplace_back("quality", QualityAsText(picture.quality));
@@ -105,6 +109,8 @@ std::string RunAsJson(const RunFacts& facts, const std::vector<Written>& picture
                {"model", facts.model},
                {"prompt", facts.prompt},
                {"threads", facts.threads},
+               {"tensor_parallel", facts.tensor_parallel},
+               {"cfg_parallel", facts.cfg_parallel},
                {"bf16_rounding", facts.bf16},
                {"reference_kernels", facts.reference},
                {"load_seconds", facts.load_s}};

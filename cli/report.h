@@ -18,6 +18,8 @@ struct RunFacts {
   bool bf16 = false;
   bool reference = false;
   int threads = 0;
+  int tensor_parallel = 1;
+  bool cfg_parallel = false;
   double load_s = 0;
   MemoryReport memory;  // of the whole run; all 0: on the CPU
 };

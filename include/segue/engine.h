@@ -44,6 +44,14 @@ struct EngineOptions {
   // schedule is refused. Empty: any schedule. An error on the CPU, where weights stay in their
   // files' mappings.
   std::vector<ScheduleName> schedules;
+  // Ranks that make a picture together, each with a slice of every layer of the transformer: heads
+  // and hidden units are dealt out whole, so that the number must divide the heads. A rank is a
+  // thread of this process. The same number gives the same bytes; another one adds products up in
+  // another order. On the CPU ranks share `threads`.
+  int tensor_parallel = 1;
+  // Two ranks, one for each guidance branch of a request, with the bytes of one rank. Requests
+  // without guidance are refused. Not with tensor_parallel.
+  bool cfg_parallel = false;
   // Called while weights are read onto a GPU, with bytes done and of all; false cancels.
   std::function<bool(int64_t, int64_t)> load_progress;
 };
@@ -97,6 +105,10 @@ class Engine {
   const ModelDefaults& defaults() const;
   // Errors: what the driver said.
   Result<MemoryReport> memory() const;
+
+  // OK, or the error after which the engine runs nothing any more: with several ranks, what failed
+  // on one of them. Requests that ran have it as their error, others are refused with it.
+  Status health() const;
 
   // Checks a request without running it: the error Submit would give.
   Status Validate(const Request& request) const;

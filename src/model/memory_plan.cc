@@ -13,8 +13,10 @@ int64_t EncodeBytes(const ModelConfig& config, const Placement& placement,
   for (const int64_t length : lengths) rows += length;
   const int64_t kept = rows - dropped * static_cast<int64_t>(lengths.size());
   Arena arena;
-  EncodeWorkspace::LayOut(arena, config, placement, kept);
-  TextEncoderWorkspace::LayOut(arena, config.text_encoder, placement, lengths);
+  Placement alone = placement;
+  alone.ranks = 1;
+  EncodeWorkspace::LayOut(arena, config, alone, kept);
+  TextEncoderWorkspace::LayOut(arena, config.text_encoder, alone, lengths);
   return arena.peak_bytes();
 }
 

@@ -11,25 +11,23 @@
 namespace segue::model {
 namespace {
 
-Status CheckDivides(const char* field, int64_t value, int ranks) {
-  if (value % ranks == 0) return {};
+// Heads are dealt out whole, and with them the hidden units of the feed-forward networks.
+Status CheckRanks(const DitConfig& config, int ranks) {
+  if (config.num_attention_heads % ranks == 0) return {};
   return Error{.code = ErrorCode::kUnsupported,
                .operation = "load model",
-               .argument = field,
-               .got = std::to_string(value),
+               .argument = "transformer: num_attention_heads",
+               .got = std::to_string(config.num_attention_heads),
                .wanted = "a multiple of the " + std::to_string(ranks) + " ranks"};
 }
 
-// Heads and hidden units are dealt out whole.
-Status CheckRanks(const ModelConfig& config, int ranks) {
-  SEGUE_RETURN_IF_ERROR(
-      CheckDivides("transformer: num_attention_heads", config.dit.num_attention_heads, ranks));
-  SEGUE_RETURN_IF_ERROR(CheckDivides("text_encoder: num_attention_heads",
-                                     config.text_encoder.num_attention_heads, ranks));
-  SEGUE_RETURN_IF_ERROR(CheckDivides("text_encoder: num_key_value_heads",
-                                     config.text_encoder.num_key_value_heads, ranks));
-  return CheckDivides("text_encoder: intermediate_size", config.text_encoder.intermediate_size,
-                      ranks);
+// Of the networks that one rank runs: nothing is summed.
+const comm::SingleRank kAlone;
+
+ForwardContext Alone(const ForwardContext& context) {
+  ForwardContext alone = context;
+  alone.communicator = &kAlone;
+  return alone;
 }
 
 }  // namespace
@@ -72,21 +70,24 @@ DecodeWorkspace DecodeWorkspace::LayOut(Arena& arena, const ModelConfig& config,
 
 Result<std::unique_ptr<QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
                                                    const comm::Communicator& communicator,
-                                                   WeightStore& store) {
+                                                   WeightStore& store, Networks networks) {
   std::unique_ptr<QwenImage> model(new QwenImage());
   model->config_ = {.dit = checkpoint.dit_config(),
                     .text_encoder = checkpoint.text_encoder_config(),
                     .vae = checkpoint.vae_config()};
-  SEGUE_RETURN_IF_ERROR(CheckRanks(model->config_, communicator.size()));
+  SEGUE_RETURN_IF_ERROR(CheckRanks(model->config_.dit, communicator.size()));
 
-  WeightReader text(checkpoint.text_encoder(), store);
-  model->text_encoder_ = std::make_unique<TextEncoder>(
-      model->config_.text_encoder, text,
-      TextEncoderNames{checkpoint.text_prefix(), checkpoint.text_embedding_name()}, communicator);
-  SEGUE_RETURN_IF_ERROR(text.Finish());
+  if (networks == Networks::kAll) {
+    WeightReader text(checkpoint.text_encoder(), store);
+    model->text_encoder_ = std::make_unique<TextEncoder>(
+        model->config_.text_encoder, text,
+        TextEncoderNames{checkpoint.text_prefix(), checkpoint.text_embedding_name()}, kAlone);
+    SEGUE_RETURN_IF_ERROR(text.Finish());
+  }
   WeightReader transformer(checkpoint.transformer(), store);
   model->dit_ = std::make_unique<Dit>(model->config_.dit, transformer, communicator);
   SEGUE_RETURN_IF_ERROR(transformer.Finish());
+  if (networks == Networks::kTransformer) return model;
   WeightReader vae(checkpoint.vae(), store);
   model->vae_ = std::make_unique<VaeDecoder>(model->config_.vae, vae);
   SEGUE_RETURN_IF_ERROR(vae.Finish());
@@ -94,7 +95,8 @@ Result<std::unique_ptr<QwenImage>> QwenImage::Load(const Checkpoint& checkpoint,
 }
 
 Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
-                         const ForwardContext& context) const {
+                         const ForwardContext& ranks_context) const {
+  const ForwardContext context = Alone(ranks_context);
   int64_t kept = 0;
   for (const PromptInput& prompt : prompts) kept += prompt.text.rows;
   SEGUE_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(context));
@@ -123,7 +125,8 @@ Status QwenImage::Encode(Span<const PromptInput> prompts, Arena& arena,
 }
 
 Status QwenImage::Decode(const DecodeInput& input, Arena& arena,
-                         const ForwardContext& context) const {
+                         const ForwardContext& ranks_context) const {
+  const ForwardContext context = Alone(ranks_context);
   SEGUE_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(context));
   const DecodeWorkspace workspace =
       DecodeWorkspace::LayOut(arena, config_, placement, input.grid_height, input.grid_width);

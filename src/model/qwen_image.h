@@ -70,28 +70,40 @@ struct DecodeInput {
   bool* all_finite = nullptr;  // written: whether every sample was a number
 };
 
+// The networks of a model that a rank has.
+enum class Networks : uint8_t {
+  kAll,
+  kTransformer,  // neither encodes nor decodes
+};
+
 // Const after loading and, for a GPU, ReorderWeights; then any number of threads may use it, each
 // with its own arenas.
 class QwenImage {
  public:
-  // Checks and views every weight; reads none. Errors name tensors that are missing or of another
-  // shape, and sizes that the group's size does not divide. Precondition: `checkpoint`,
-  // `communicator` and `store` outlive the model.
+  // Checks and views every weight; reads none. The transformer alone is dealt out to the
+  // communicator's ranks: the text encoder is a hundredth of a picture's time and its heads need
+  // not divide as the transformer's do, the decoder has one picture to make, so that one rank runs
+  // both and the others hold neither. Errors name tensors that are missing or of another shape, and
+  // heads that the group's size does not divide. Precondition: `checkpoint`, `communicator` and
+  // `store` outlive the model.
   static Result<std::unique_ptr<QwenImage>> Load(const Checkpoint& checkpoint,
                                                  const comm::Communicator& communicator,
-                                                 WeightStore& store);
+                                                 WeightStore& store,
+                                                 Networks networks = Networks::kAll);
 
   // See VaeDecoder::ReorderWeights.
   Status ReorderWeights(DeviceMemory& memory, const kernels::Context& context) {
-    return vae_->ReorderWeights(memory, context);
+    return vae_ == nullptr ? Status() : vae_->ReorderWeights(memory, context);
   }
 
   const ModelConfig& config() const { return config_; }
   const Dit& dit() const { return *dit_; }
+  // Precondition of both: the rank has all networks.
   const TextEncoder& text_encoder() const { return *text_encoder_; }
   const VaeDecoder& vae() const { return *vae_; }
 
-  // Encodes prompts together and makes the transformer's text rows of each.
+  // Encodes prompts together and makes the transformer's text rows of each. Precondition of this
+  // and of Decode: the rank has all networks.
   Status Encode(Span<const PromptInput> prompts, Arena& arena, const ForwardContext& context) const;
 
   // Latents to pixels: undoes packing and the latents' statistics, decodes, converts to 8 bits.

@@ -1,5 +1,6 @@
 // The denoising step: one packed forward for all requests, then each one's own arithmetic.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ Result<const model::DitBatch*> HostPipeline::BatchFor(Span<RequestState* const> 
   std::vector<model::DitSequence> sequences;
   for (const RequestState* request : requests) {
     ids.push_back(request->id);
-    for (const MatrixView& text : request->blocks.text) {
+    for (const MatrixView& text : OwnText(*request)) {
       sequences.push_back({.text_rows = text.rows,
                            .grid_height = request->settings.grid_height(),
                            .grid_width = request->settings.grid_width(),
@@ -38,37 +39,74 @@ Result<const model::DitBatch*> HostPipeline::BatchFor(Span<RequestState* const> 
   return &*batch.rows;
 }
 
+Span<const MatrixView> HostPipeline::OwnText(const RequestState& request) const {
+  const std::vector<MatrixView>& text = request.blocks.text;
+  if (!place().splits_branches) return text;
+  return {&text[static_cast<size_t>(place().group->rank())], 1};
+}
+
+int64_t HostPipeline::StepBytes(const model::DitBatch& batch) const {
+  const model::ModelConfig& config = model().config();
+  Arena other;
+  if (place().splits_branches) {
+    other.TakeMatrix("velocity", batch.image_rows(), config.dit.in_channels);
+  }
+  return other.peak_bytes() + model::DenoiseBytes(config, context().communicator->size(),
+                                                  batch.image_rows(), batch.text_rows(),
+                                                  batch.timesteps());
+}
+
+Status HostPipeline::PrepareStep(Span<RequestState* const> requests) {
+  SEGUE_ASSIGN_OR_RETURN(const model::DitBatch* batch, BatchFor(requests));
+  return Reserve(StepBytes(*batch));
+}
+
+Status HostPipeline::ExchangeBranches(Span<const MatrixView> velocities) const {
+  const auto own = static_cast<size_t>(place().group->rank());
+  const MatrixView& other = velocities[1 - own];
+  SEGUE_RETURN_IF_ERROR(FillNegativeZeros(other, context().kernels.stream));
+  const comm::SumPart parts[] = {{velocities[0], velocities[0]}, {velocities[1], velocities[1]}};
+  SEGUE_RETURN_IF_ERROR(place().group->AllReduceSum(parts, context().kernels));
+  return place().group->EndRun(context().kernels);
+}
+
 Status HostPipeline::DenoiseTogether(Span<RequestState* const> requests) {
   SEGUE_ASSIGN_OR_RETURN(const model::DitBatch* batch, BatchFor(requests));
   const model::ForwardContext gated = GatedContext(requests[0]->quality.mounted);
   const model::ModelConfig& config = model().config();
-  SEGUE_RETURN_IF_ERROR(
-      UseWorkspace(model::DenoiseBytes(config, context().communicator->size(), batch->image_rows(),
-                                       batch->text_rows(), batch->timesteps())));
-  const MatrixView velocity =
-      workspace().TakeMatrix("velocity", batch->image_rows(), config.dit.in_channels);
+  SEGUE_RETURN_IF_ERROR(UseWorkspace(StepBytes(*batch)));
+  // Of both branches, or of each branch in one.
+  std::array<MatrixView, 2> velocities;
+  const bool splits = place().splits_branches;
+  for (size_t i = 0; i < (splits ? 2 : 1); ++i) {
+    velocities[i] = workspace().TakeMatrix("velocity", batch->image_rows(), config.dit.in_channels);
+  }
+  const MatrixView& velocity = velocities[splits ? static_cast<size_t>(place().group->rank()) : 0];
   std::vector<float> timesteps;
   std::vector<model::DitSequenceInput> inputs;
   for (const RequestState* request : requests) {
     const auto step = static_cast<size_t>(request->step);
     timesteps.push_back(ModelTimestep(request->schedule.timesteps[step],
                                       context().rounding == kernels::Rounding::kBF16));
-    for (const MatrixView& text : request->blocks.text) {
+    for (const MatrixView& text : OwnText(*request)) {
       inputs.push_back({.latents = request->blocks.latents, .text = text});
     }
   }
   SEGUE_RETURN_IF_ERROR(model().dit().Forward(
       *batch, {.sequences = inputs, .timesteps = timesteps, .velocity = velocity}, workspace(),
       gated));
+  if (splits) SEGUE_RETURN_IF_ERROR(ExchangeBranches(velocities));
 
   size_t sequence = 0;
   for (RequestState* request : requests) {
     const int64_t rows = request->settings.image_rows();
-    const MatrixView prompt = velocity.Rows(batch->image_begin(sequence), rows);
-    const MatrixView negative = request->settings.guided
-                                    ? velocity.Rows(batch->image_begin(sequence + 1), rows)
-                                    : MatrixView{};
-    sequence += request->blocks.text.size();
+    const MatrixView prompt = velocities[0].Rows(batch->image_begin(sequence), rows);
+    MatrixView negative;
+    if (splits) negative = velocities[1].Rows(batch->image_begin(sequence), rows);
+    if (!splits && request->settings.guided) {
+      negative = velocities[0].Rows(batch->image_begin(sequence + 1), rows);
+    }
+    sequence += OwnText(*request).size();
     request->status =
         WithoutExceptions("denoise", [&] { return FinishStep(*request, prompt, negative); });
   }

@@ -14,6 +14,7 @@
 #include "model/dit/dit.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/weights/checkpoint.h"
+#include "runtime/checkpoint_networks.h"
 #include "runtime/engine_memory.h"
 #include "runtime/exceptions.h"
 #include "runtime/gpu_memory_plan.h"
@@ -23,6 +24,7 @@
 #include "runtime/memory_check.h"
 #include "runtime/named_schedules.h"
 #include "runtime/pipeline.h"
+#include "runtime/rank_stages.h"
 #include "runtime/settings.h"
 
 namespace segue {
@@ -70,6 +72,14 @@ std::vector<KernelUse> KernelsSince(const runtime::KernelCounts& before,
   return used;
 }
 
+Error UnguidedError(double guidance) {
+  return {.code = ErrorCode::kInvalidArgument,
+          .operation = "check request",
+          .argument = "guidance",
+          .got = std::to_string(guidance) + " on an engine with cfg_parallel",
+          .wanted = "more than 1: without guidance there is no second branch"};
+}
+
 std::string TruncationWarning(const char* which, const model::PromptIds& prompt) {
   return std::string("the ") + which + " is too long: " + std::to_string(prompt.untruncated_rows) +
          " tokens, of which the first " + std::to_string(prompt.rows) + " are used";
@@ -81,11 +91,13 @@ class Engine::Impl {
  public:
   static Result<std::unique_ptr<Impl>> Load(const EngineOptions& options,
                                             const EngineMemory& memory);
-  Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, int threads,
-       const EngineMemory& memory)
+  Impl(model::Checkpoint checkpoint, model::Tokenizer tokenizer, const runtime::RankLayout& layout,
+       int threads, const EngineMemory& memory)
       : checkpoint_(std::move(checkpoint)),
         tokenizer_(std::move(tokenizer)),
-        pool_(threads),
+        layout_(layout),
+        threads_(threads),
+        pool_(layout.ranks() > 1 ? 1 : threads),  // several ranks have their own
         memory_(memory) {}
 
   // Views the weights, or brings them to the GPU; the checkpoint is at its final address by now.
@@ -99,6 +111,14 @@ class Engine::Impl {
         .communicator = &communicator_};
     if (device >= 0) return LoadOnGpu(options, device, std::move(context));
     DeviceMemory& host = memory_.host != nullptr ? *memory_.host : HostMemory();
+    if (layout_.ranks() > 1) {
+      SEGUE_ASSIGN_OR_RETURN(pipeline_, runtime::RankStages::OnHost({.checkpoint = &checkpoint_,
+                                                                     .context = context,
+                                                                     .layout = layout_,
+                                                                     .threads = threads_,
+                                                                     .memory = &host}));
+      return {};
+    }
     store_ = model::WeightStore::Host(host);
     SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Allocate());
@@ -122,6 +142,7 @@ class Engine::Impl {
     if (!schedules_.empty()) {
       SEGUE_RETURN_IF_ERROR(schedules_.Check(settings, state->schedule));
     }
+    if (layout_.splits_branches && !settings.guided) return UnguidedError(settings.guidance);
     SEGUE_RETURN_IF_ERROR(AddPrompt("prompt", request.prompt, *state));
     if (settings.guided) {
       SEGUE_RETURN_IF_ERROR(AddPrompt("negative prompt", settings.negative_prompt, *state));
@@ -136,7 +157,7 @@ class Engine::Impl {
     std::vector<const runtime::RequestState*> others;
     others.reserve(running_.size());
     for (const auto& [id, running] : running_) others.push_back(running.get());
-    return runtime::CheckRequestMemory(model_->config(), state, others, HostInfo());
+    return runtime::CheckRequestMemory(runtime::ConfigOf(checkpoint_), state, others, HostInfo());
   }
 
   Result<RequestId> Submit(const Request& request) {
@@ -147,9 +168,9 @@ class Engine::Impl {
     state->given_latents = request.latents;
     state->kernels_before = log_.Snapshot();
     pipeline_->Mount(*state);
+    const RequestId id = next_id_++;
+    state->id = id;
     SEGUE_RETURN_IF_ERROR(pipeline_->Encode(*state));
-    state->id = next_id_++;
-    const RequestId id = state->id;
     running_.emplace(id, std::move(state));
     return id;
   }
@@ -209,6 +230,8 @@ class Engine::Impl {
     if (finished_.erase(id) > 0) return {};
     return IdError("cancel request", id, "a request that was submitted and not yet taken");
   }
+
+  Status health() const { return pipeline_->health(); }
 
   bool Finished(RequestId id) const { return finished_.contains(id); }
 
@@ -330,6 +353,8 @@ class Engine::Impl {
   model::Checkpoint checkpoint_;
   model::Tokenizer tokenizer_;
   comm::SingleRank communicator_;
+  runtime::RankLayout layout_;
+  int threads_;
   ThreadPool pool_;
   EngineMemory memory_;
   kernels::KernelLog log_;
@@ -340,7 +365,7 @@ class Engine::Impl {
   int64_t planned_bytes_ = 0;
   std::optional<model::WeightStore> store_;
   std::unique_ptr<const model::QwenImage> model_;
-  std::unique_ptr<runtime::Pipeline> pipeline_;
+  std::unique_ptr<runtime::Stages> pipeline_;
   RequestId next_id_ = 1;
   std::map<RequestId, std::unique_ptr<runtime::RequestState>> running_;  // in order of arrival
   std::map<RequestId, Result<Picture>> finished_;
@@ -365,6 +390,16 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
                                                          const EngineMemory& memory) {
   SEGUE_ASSIGN_OR_RETURN(const int threads, ResolveThreads(options.threads));
   SEGUE_ASSIGN_OR_RETURN(const int device, runtime::ParseDevice(options.device));
+  const runtime::RankLayout layout = {.tensor = options.tensor_parallel,
+                                      .splits_branches = options.cfg_parallel};
+  SEGUE_RETURN_IF_ERROR(runtime::CheckRankLayout(layout));
+  if (device >= 0 && layout.ranks() > 1) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .operation = "load model",
+                 .argument = options.cfg_parallel ? "cfg_parallel" : "tensor_parallel",
+                 .got = "device " + options.device,
+                 .wanted = "the CPU: GPUs make a picture one at a time"};
+  }
   if (!options.schedules.empty() && device < 0) {
     return Error{.code = ErrorCode::kUnsupported,
                  .operation = "load model",
@@ -394,13 +429,15 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
                  .got = std::to_string(tokenizer.id_bound() - 1),
                  .wanted = "less than text_encoder's vocab_size, " + std::to_string(vocabulary)};
   }
-  auto impl = std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), threads, memory);
+  auto impl =
+      std::make_unique<Impl>(std::move(checkpoint), std::move(tokenizer), layout, threads, memory);
   SEGUE_RETURN_IF_ERROR(impl->LoadModel(options, device));
   return impl;
 }
 
 const ModelDefaults& Engine::defaults() const { return impl_->defaults(); }
 Result<MemoryReport> Engine::memory() const { return impl_->memory(); }
+Status Engine::health() const { return impl_->health(); }
 
 Status Engine::Validate(const Request& request) const {
   return runtime::WithoutExceptions("check request", [&]() -> Status {

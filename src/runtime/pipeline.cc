@@ -58,6 +58,11 @@ Status KeepStage(RequestState& request, std::string name, const MatrixView& matr
   return {};
 }
 
+Status FillNegativeZeros(const MatrixView& values, const Stream& stream) {
+  return WriteMatrix(
+      values, std::vector<float>(static_cast<size_t>(values.rows * values.cols), -0.0f), stream);
+}
+
 std::string StepStage(int step) {
   const std::string number = std::to_string(step);
   return "step." + std::string(3 - std::min<size_t>(number.size(), 3), '0') + number + ".";
@@ -158,6 +163,37 @@ model::ForwardContext Pipeline::GatedContext(const quality::MountedGates& mounte
   return context;
 }
 
+Status Pipeline::TakeBlocks(RequestState& request) {
+  const model::ModelConfig& config = model_->config();
+  std::vector<int64_t> text_rows;
+  text_rows.reserve(request.prompts.size());
+  for (const model::PromptIds& prompt : request.prompts) text_rows.push_back(prompt.rows);
+  const int64_t image_rows = request.settings.image_rows();
+  SEGUE_ASSIGN_OR_RETURN(
+      request.memory,
+      Arena::Create(*memory_, model::RequestBytes(config, placement_, image_rows, text_rows)));
+  request.blocks =
+      model::RequestBlocks::LayOut(request.memory, config, placement_, image_rows, text_rows);
+  return request.memory.Check();
+}
+
+Status Pipeline::Follow(RequestState& request) {
+  SEGUE_RETURN_IF_ERROR(TakeBlocks(request));
+  SEGUE_RETURN_IF_ERROR(SetInitialLatents(request));
+  for (const MatrixView& text : request.blocks.text) {
+    SEGUE_RETURN_IF_ERROR(FillNegativeZeros(text, context_.kernels.stream));
+  }
+  return {};
+}
+
+Status Pipeline::ShareText(const RequestState& request) const {
+  std::vector<comm::SumPart> parts;
+  parts.reserve(request.blocks.text.size());
+  for (const MatrixView& text : request.blocks.text) parts.push_back({text, text});
+  SEGUE_RETURN_IF_ERROR(place_.group->AllReduceSum(parts, context_.kernels));
+  return place_.group->EndRun(context_.kernels);
+}
+
 Status Pipeline::Encode(RequestState& request) {
   const auto start = Clock::now();
   const model::ModelConfig& config = model_->config();
@@ -167,13 +203,7 @@ Status Pipeline::Encode(RequestState& request) {
     lengths.push_back(static_cast<int64_t>(prompt.ids.size()));
     text_rows.push_back(prompt.rows);
   }
-  const int64_t image_rows = request.settings.image_rows();
-  SEGUE_ASSIGN_OR_RETURN(
-      request.memory,
-      Arena::Create(*memory_, model::RequestBytes(config, placement_, image_rows, text_rows)));
-  request.blocks =
-      model::RequestBlocks::LayOut(request.memory, config, placement_, image_rows, text_rows);
-  SEGUE_RETURN_IF_ERROR(request.memory.Check());
+  SEGUE_RETURN_IF_ERROR(TakeBlocks(request));
   SEGUE_RETURN_IF_ERROR(SetInitialLatents(request));
   SEGUE_RETURN_IF_ERROR(BeforeEncode(lengths, text_rows));
 
@@ -205,10 +235,21 @@ Status Pipeline::Encode(RequestState& request) {
   return {};
 }
 
+Status Pipeline::RunTogether(Span<RequestState* const> requests) {
+  Status ready = WithoutExceptions("denoise", [&] { return PrepareStep(requests); });
+  if (place_.meeting != nullptr) ready = place_.meeting->Agree(ready);
+  SEGUE_RETURN_IF_ERROR(std::move(ready));
+  Status ran = WithoutExceptions("denoise", [&] { return DenoiseTogether(requests); });
+  if (!ran.ok() && place_.group != nullptr) {
+    // The others are in the same forward: they must not wait for this rank.
+    place_.meeting->Abandon(ran.error());
+    place_.group->Fail(ran.error());
+  }
+  return ran;
+}
+
 void Pipeline::Denoise(Span<RequestState* const> requests) {
-  const auto run = [this](Span<RequestState* const> some) {
-    return WithoutExceptions("denoise", [&] { return DenoiseTogether(some); });
-  };
+  const auto run = [this](Span<RequestState* const> some) { return RunTogether(some); };
   std::vector<RequestId> ids;
   ids.reserve(requests.size());
   for (const RequestState* request : requests) ids.push_back(request->id);

@@ -327,6 +327,8 @@ TEST(Generate, JsonSaysWhatRan) {
   EXPECT_EQ(json["model"], "fake");
   EXPECT_EQ(json["prompt"], "long");
   EXPECT_GE(json["threads"], 1);
+  EXPECT_EQ(json["tensor_parallel"], 1);
+  EXPECT_EQ(json["cfg_parallel"], false);
   ASSERT_EQ(json["pictures"].size(), 2U);
   const nlohmann::json& picture = json["pictures"][1];
   EXPECT_EQ(picture["path"], "a-2.png");

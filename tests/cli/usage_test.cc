@@ -166,6 +166,11 @@ TEST(Usage, OptionsWithoutEffectAreErrors) {
                 "which leaves it without effect, wanted --guidance above 1");
   }
   ExpectError(Generate({"--no-graphs"}), 2, "--no-graphs: got the CPU, wanted --device cuda");
+  ExpectError(Generate({"--tp", "9"}), 2, "--tp");
+  ExpectError(Generate({"--tp", "0"}), 2, "--tp");
+  ExpectError(Generate({"--tp", "2", "--cfg-parallel"}), 2, "--cfg-parallel: got --tp too");
+  ExpectError(Generate({"--cfg-parallel", "--guidance", "1"}), 2,
+              "--cfg-parallel: got guidance 1, which has no second branch");
   ExpectError(Generate({"--drop-modulation"}), 2,
               "--drop-modulation: got the CPU, wanted --device cuda");
   ExpectError(Generate({"--cache", "x"}), 2, "--cache: got the CPU, wanted --device cuda");

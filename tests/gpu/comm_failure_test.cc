@@ -20,7 +20,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 // Ones on every rank, summed and read back.
 std::vector<uint16_t> SumOnes(RankRig& rig, Status* status) {
-  const RankMemory memory(rig.device, kCount * 2);
+  const RankMemory memory(rig, kCount * 2);
   const MatrixView view = rig.Row(memory, DType::kBF16, kCount);
   rig.Write(view, std::vector<uint16_t>(kCount, FloatToBF16(1.0f)));
   *status = rig.communicator->AllReduceSum(view, rig.context);
@@ -71,7 +71,7 @@ TEST_F(CommFailure, ARankThatNeverArrivesIsNamedInTime) {
 TEST_F(CommFailure, AReplayWithoutItsPeerEnds) {
   Make(2, {.time_limit = milliseconds(300)});
   EXPECT_EQ(Run([](RankRig& rig) {
-              const RankMemory memory(rig.device, kCount * 2);
+              const RankMemory memory(rig, kCount * 2);
               const MatrixView view = rig.Row(memory, DType::kBF16, kCount);
               const Result<GpuGraph> graph = GpuGraph::Capture(rig.stream, [&]() -> Status {
                 SEGUE_RETURN_IF_ERROR(rig.communicator->AllReduceSum(view, rig.context));

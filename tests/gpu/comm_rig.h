@@ -32,25 +32,7 @@ inline std::string Text(const Status& status) {
   return status.ok() ? "" : status.error().Message();
 }
 
-// Memory of one device, all bytes 0xff: NaNs.
-class RankMemory {
- public:
-  RankMemory(int device, int64_t bytes) : memory_(device), data_(memory_.Allocate(bytes)) {
-    EXPECT_EQ(cudaMemset(data_, 0xff, static_cast<size_t>(bytes)), cudaSuccess);
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  }
-  ~RankMemory() { memory_.Free(data_); }
-  RankMemory(const RankMemory&) = delete;
-  RankMemory& operator=(const RankMemory&) = delete;
-  template <typename T = void>
-  T* data() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  CudaMemory memory_;
-  void* data_;
-};
+class RankMemory;
 
 // What a rank's body works with; its device is current.
 struct RankRig {
@@ -58,14 +40,14 @@ struct RankRig {
       : rank(index),
         communicator(&group.rank(index)),
         device(group.device(index)),
+        device_memory(device),
+        pool(static_cast<char*>(device_memory.Allocate(kPoolBytes))),
         stream(*GpuStream::Create()) {
+    EXPECT_NE(pool, nullptr);
     context = {.stream = stream.stream(), .log = &log};
   }
 
-  MatrixView Row(const RankMemory& memory, DType dtype, int64_t count, int64_t begin = 0) const {
-    return ContiguousMatrix(memory.data<char>() + begin * static_cast<int64_t>(SizeOf(dtype)),
-                            dtype, 1, count);
-  }
+  MatrixView Row(const RankMemory& memory, DType dtype, int64_t count, int64_t begin = 0) const;
   template <typename T>
   void Write(const MatrixView& view, const std::vector<T>& values) const {
     EXPECT_EQ(Text(Upload(view.data, values.data(), static_cast<int64_t>(values.size() * sizeof(T)),
@@ -93,13 +75,57 @@ struct RankRig {
     return text;
   }
 
+  ~RankRig() {
+    EXPECT_EQ(Text(stream.Synchronize()), "");
+    device_memory.Free(pool);
+  }
+  RankRig(const RankRig&) = delete;
+  RankRig& operator=(const RankRig&) = delete;
+
+  static constexpr int64_t kPoolBytes = int64_t{256} << 20;
+
   int rank;
   const Communicator* communicator;
   int device;
+  CudaMemory device_memory;
+  char* pool;
+  int64_t used = 0;
   GpuStream stream;
   kernels::KernelLog log;
   kernels::Context context;
 };
+
+// Memory of a rank, all bytes 0xff: NaNs. Out of what the rig has, since allocating and freeing may
+// wait for kernels of any GPU, and those for the rank that allocates.
+class RankMemory {
+ public:
+  RankMemory(RankRig& rig, int64_t bytes) : rig_(&rig), before_(rig.used) {
+    data_ = rig.pool + rig.used;
+    rig.used += (bytes + 255) / 256 * 256;
+    EXPECT_LE(rig.used, RankRig::kPoolBytes);
+    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, static_cast<size_t>(bytes),
+                              static_cast<cudaStream_t>(rig.stream.get())),
+              cudaSuccess);
+  }
+  ~RankMemory() { rig_->used = before_; }
+  RankMemory(const RankMemory&) = delete;
+  RankMemory& operator=(const RankMemory&) = delete;
+  template <typename T = void>
+  T* data() const {
+    return static_cast<T*>(static_cast<void*>(data_));
+  }
+
+ private:
+  RankRig* rig_;
+  int64_t before_;
+  char* data_;
+};
+
+inline MatrixView RankRig::Row(const RankMemory& memory, DType dtype, int64_t count,
+                               int64_t begin) const {
+  return ContiguousMatrix(memory.data<char>() + begin * static_cast<int64_t>(SizeOf(dtype)), dtype,
+                          1, count);
+}
 
 class GpuGroupTest : public testing::Test {
  protected:
@@ -124,11 +150,17 @@ class GpuGroupTest : public testing::Test {
   // As every rank; what went wrong. A rank keeps its stream from run to run.
   std::string Run(const std::function<void(RankRig&)>& body) {
     rigs_.resize(static_cast<size_t>(group_->size()));
-    return Text(threads_->Run([&](int rank) -> Status {
+    // Before any rank waits for another one.
+    const Status made = threads_->Run([&](int rank) -> Status {
       std::unique_ptr<RankRig>& rig = rigs_[static_cast<size_t>(rank)];
       if (rig == nullptr) rig = std::make_unique<RankRig>(*group_, rank);
-      body(*rig);
-      return rig->stream.Synchronize();
+      return {};
+    });
+    EXPECT_EQ(Text(made), "");
+    return Text(threads_->Run([&](int rank) -> Status {
+      RankRig& rig = *rigs_[static_cast<size_t>(rank)];
+      body(rig);
+      return rig.stream.Synchronize();
     }));
   }
   // Sizes of groups worth a test here.

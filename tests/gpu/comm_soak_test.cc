@@ -19,8 +19,8 @@ constexpr int64_t kAhead = 200;
 
 void RunSoak(RankRig& rig, const Soak& soak) {
   const int64_t most = *std::max_element(soak.counts.begin(), soak.counts.end());
-  const RankMemory sums(rig.device, most * 2);
-  const RankMemory counters(rig.device, 256);
+  const RankMemory sums(rig, most * 2);
+  const RankMemory counters(rig, 256);
   auto* call = counters.data<uint32_t>();
   EXPECT_EQ(Text(SetToZero(call, 8, rig.stream.get())), "");
   const Result<GpuGraph> graph = GpuGraph::Capture(rig.stream, [&]() -> Status {

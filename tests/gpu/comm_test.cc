@@ -51,14 +51,14 @@ TEST_F(Comm, SumsEverySizeUpToTheWorkspace) {
   for (const size_t size : Sizes()) {
     Make(size, {.workspace_bytes = kWorkspace});
     const int ranks = static_cast<int>(size);
-    int64_t sums = 0;  // of this group until now
+    int64_t calls = 0;
     for (const int64_t bytes :
          {int64_t{0}, int64_t{16}, int64_t{4080}, int64_t{393216}, kWorkspace - 16, kWorkspace}) {
-      sums += 3;
       SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(bytes) + " bytes");
+      calls += 3;
       const std::string failed = Run([&](RankRig& rig) {
         const int64_t count = bytes / 2;
-        const RankMemory memory(rig.device, 2 * kWorkspace + 512);
+        const RankMemory memory(rig, 2 * kWorkspace + 512);
         const MatrixView in = rig.Row(memory, DType::kBF16, count);
         const MatrixView out = rig.Row(memory, DType::kBF16, count, kWorkspace / 2);
         for (int64_t call = 0; call < 3; ++call) {
@@ -70,8 +70,7 @@ TEST_F(Comm, SumsEverySizeUpToTheWorkspace) {
         // Nothing behind the sum was touched.
         const MatrixView behind = rig.Row(memory, DType::kBF16, 8, kWorkspace / 2 + count);
         EXPECT_EQ(rig.Read<uint16_t>(behind), std::vector<uint16_t>(8, 0xffff));
-        const std::string kernel = ranks == 2 ? "one_shot " : "two_shot ";
-        EXPECT_EQ(rig.Ran(), kernel + std::to_string(sums));
+        EXPECT_EQ(rig.Ran(), (ranks == 2 ? "one_shot " : "two_shot ") + std::to_string(calls));
       });
       EXPECT_EQ(failed, "");
     }
@@ -96,7 +95,7 @@ TEST_F(Comm, LeavesTheRestToNccl) {
     SCOPED_TRACE(odd.reason);
     Make(2, {.workspace_bytes = kWorkspace});
     const std::string failed = Run([&](RankRig& rig) {
-      const RankMemory memory(rig.device, 4 * kWorkspace);
+      const RankMemory memory(rig, 4 * kWorkspace);
       const MatrixView view = rig.Row(memory, DType::kBF16, odd.count, odd.begin);
       rig.Write(view, ValuesOf(odd.count, rig.rank, 1));
       const Status status = rig.communicator->AllReduceSum(view, rig.context);
@@ -145,7 +144,7 @@ TEST_F(Comm, GivesTheBitsOfTheDefinition) {
       }
     }
     const std::string failed = Run([&](RankRig& rig) {
-      const RankMemory memory(rig.device, kCount * 4);
+      const RankMemory memory(rig, kCount * 4);
       const MatrixView view = rig.Row(memory, DType::kBF16, kCount);
       rig.Write(view, random(rig.rank));
       EXPECT_EQ(Text(rig.communicator->AllReduceSum(view, rig.context)), "");
@@ -170,7 +169,7 @@ TEST_F(Comm, PassesOnSpecialValues) {
                                         {-0.0f, 1, -kInf, 2, nan, 0.0f, 3e38f, 1e-40f}};
   Make(2);
   const std::string failed = Run([&](RankRig& rig) {
-    const RankMemory memory(rig.device, 256);
+    const RankMemory memory(rig, 256);
     std::vector<uint16_t> values(8);
     std::transform(inputs[rig.rank].begin(), inputs[rig.rank].end(), values.begin(), FloatToBF16);
     const MatrixView view = rig.Row(memory, DType::kBF16, 8);
@@ -194,8 +193,8 @@ TEST_F(Comm, ReplaysGraphsOfEvenAndOddCalls) {
       SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(calls) + " calls");
       Make(size);
       const std::string failed = Run([&](RankRig& rig) {
-        const RankMemory sums(rig.device, calls * kCount * 2);
-        const RankMemory counters(rig.device, 256);
+        const RankMemory sums(rig, calls * kCount * 2);
+        const RankMemory counters(rig, 256);
         auto* call = counters.data<uint32_t>();
         uint32_t* wrong = call + 1;
         EXPECT_EQ(Text(SetToZero(call, 8, rig.stream.get())), "");
@@ -233,10 +232,10 @@ TEST_F(Comm, ReplaysGraphsOfEvenAndOddCalls) {
 TEST_F(Comm, RefusesASecondStream) {
   Make(2);
   const std::string failed = Run([&](RankRig& rig) {
-    const RankMemory memory(rig.device, 256);
+    const RankMemory memory(rig, 256);
     const MatrixView view = rig.Row(memory, DType::kBF16, 8);
-    EXPECT_EQ(Text(rig.communicator->AllReduceSum(view, rig.context)), "");
     const GpuStream other = *GpuStream::Create();
+    EXPECT_EQ(Text(rig.communicator->AllReduceSum(view, rig.context)), "");
     const std::string message =
         Text(rig.communicator->AllReduceSum(view, {.stream = other.stream()}));
     EXPECT_NE(message.find("got a second stream"), std::string::npos) << message;
@@ -257,8 +256,8 @@ TEST_F(Comm, TwoGroupsRunAtOnce) {
   // after all are done.
   std::barrier<> all(4);
   const auto body = [&](RankRig& rig) {
-    const RankMemory memory(rig.device, kCount * 2);
-    const RankMemory counters(rig.device, 256);
+    const RankMemory memory(rig, kCount * 2);
+    const RankMemory counters(rig, 256);
     auto* call = counters.data<uint32_t>();
     EXPECT_EQ(Text(SetToZero(call, 8, rig.stream.get())), "");
     all.arrive_and_wait();
@@ -306,9 +305,8 @@ TEST_F(Comm, FusedGivesTheBytesOfTheChain) {
       };
       const std::string failed = Run([&](RankRig& rig) {
         const int64_t all = (kRows[0] + kRows[1]) * cols;
-        const RankMemory branch(rig.device, all * 2), h(rig.device, all * 2),
-            y(rig.device, all * 2), table(rig.device, 3 * kRequests * cols * 2),
-            index(rig.device, kRows[0] * 4);
+        const RankMemory branch(rig, all * 2), h(rig, all * 2), y(rig, all * 2),
+            table(rig, 3 * kRequests * cols * 2), index(rig, kRows[0] * 4);
         std::vector<int32_t> requests(kRows[0]);
         for (size_t i = 0; i < requests.size(); ++i) {
           requests[i] = static_cast<int32_t>(i) % kRequests;

@@ -49,7 +49,8 @@ class NetworksTest : public testing::Test {
   // Velocities of sequences with noise for latents and text, packed; empty on error.
   std::vector<float> Velocity(const comm::Communicator& communicator,
                               const std::vector<DitSequence>& sequences,
-                              const std::vector<float>& timesteps) const {
+                              const std::vector<float>& timesteps,
+                              kernels::KernelLog* log = nullptr) const {
     WeightStore store = WeightStore::Host();
     WeightReader reader(checkpoint_->transformer(), store);
     const Dit dit(config_.dit, reader, communicator);
@@ -73,12 +74,14 @@ class NetworksTest : public testing::Test {
         Arena::Create(HostMemory(), DenoiseBytes(config_, communicator.size(), batch->image_rows(),
                                                  batch->text_rows(), batch->timesteps()));
     EXPECT_TRUE(arena.ok());
+    ForwardContext context = Context(pool, communicator);
+    context.kernels.log = log;
     const Status status =
         dit.Forward(*batch,
                     {.sequences = inputs,
                      .timesteps = timesteps,
                      .velocity = ContiguousMatrix(velocity.data(), batch->image_rows(), channels)},
-                    *arena, Context(pool, communicator));
+                    *arena, context);
     EXPECT_TRUE(status.ok()) << status.error().Message();
     return velocity;
   }
@@ -103,6 +106,24 @@ TEST_F(NetworksTest, TransformerOnThreeRanksIsTheSameFunction) {
   EXPECT_EQ(ranks[1], ranks[0]);
   EXPECT_EQ(ranks[2], ranks[0]);
   EXPECT_LT(RelativeError(ranks[0], one), 1e-5);
+}
+
+// A block has two sums of both streams; the last one's text stream is not computed. On two ranks
+// text's feed-forward network is whole, and the sum behind it has the image's alone.
+TEST_F(NetworksTest, SumsOfBothStreamsTravelTogether) {
+  OpenModel("/models/emoji");
+  for (const int size : {2, 3}) {
+    RankGroup group(size);
+    std::vector<kernels::KernelLog> logs(static_cast<size_t>(size));
+    group.Run([&](const comm::Communicator& rank) {
+      Velocity(rank, kRagged, {0.75f, 0.25f}, &logs[static_cast<size_t>(rank.rank())]);
+    });
+    for (const kernels::KernelLog& log : logs) {
+      const auto ops = log.Snapshot();
+      ASSERT_TRUE(ops.contains("all_reduce"));
+      EXPECT_EQ(ops.at("all_reduce")[0].calls, 2 * config_.dit.num_layers);
+    }
+  }
 }
 
 // Every number of ranks that divides the heads gives one result on all of its ranks, which differs

@@ -35,6 +35,13 @@ struct DitConfig {
 
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
   int64_t mlp_hidden() const { return kMlpRatio * hidden(); }
+  // Up to so many ranks each computes all of text's feed-forward network: its few rows cost less
+  // than a third sum a block.
+  static constexpr int kMaxRanksOfWholeText = 2;
+  // Hidden units of a stream's feed-forward network that one of so many ranks computes.
+  int64_t local_mlp_hidden(bool text, int ranks) const {
+    return text && ranks <= kMaxRanksOfWholeText ? mlp_hidden() : mlp_hidden() / ranks;
+  }
   // Of one timestep: 6 slices a block and stream, then the last norm's scale and shift.
   int64_t modulation_width() const { return (12 * num_layers + 2) * hidden(); }
   // Rows of the last projection: patch_size^2 * out_channels.

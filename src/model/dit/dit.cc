@@ -7,6 +7,7 @@
 #include "kernels/heads.h"
 #include "kernels/rms_norm.h"
 #include "kernels/timestep_embedding.h"
+#include "model/layers/summed_norm.h"
 #include "segue/attention_plan.h"
 
 namespace segue::model {
@@ -103,19 +104,19 @@ Dit::StreamLayers Dit::LoadStream(const DitConfig& config, WeightReader& reader,
                                   const std::string& block, const StreamNames& names,
                                   const comm::Communicator& communicator) {
   const int64_t hidden = config.hidden();
-  const auto column = [&](const std::string& name, int64_t out) {
-    return ColumnParallelLinear(reader, {block + name, hidden, out}, communicator);
-  };
-  const auto row = [&](const std::string& name, int64_t in) {
+  const auto row = [&](const std::string& name, int64_t in, const comm::Communicator& ranks) {
     return RowParallelLinear(
         reader,
         {.name = block + name, .in_features = in, .out_features = hidden, .few_rows = names.text},
-        communicator);
+        ranks);
   };
   const auto norm = [&](const std::string& name) {
     return reader.Take(block + name + ".weight", {config.attention_head_dim});
   };
   const std::string mlp = names.mlp;
+  static const comm::SingleRank kAlone;
+  const bool whole = names.text && communicator.size() <= DitConfig::kMaxRanksOfWholeText;
+  const comm::Communicator& mlp_ranks = whole ? kAlone : communicator;
   return {.modulation = ReplicatedLinear(reader, {.name = block + names.modulation,
                                                   .in_features = hidden,
                                                   .out_features = 6 * hidden,
@@ -129,9 +130,10 @@ Dit::StreamLayers Dit::LoadStream(const DitConfig& config, WeightReader& reader,
               communicator),
           .q_norm = norm(names.q_norm),
           .k_norm = norm(names.k_norm),
-          .out_proj = row(names.out, hidden),
-          .mlp_in = column(mlp + "0.proj", config.mlp_hidden()),
-          .mlp_out = row(mlp + "2", config.mlp_hidden())};
+          .out_proj = row(names.out, hidden, communicator),
+          .mlp_in = ColumnParallelLinear(
+              reader, {block + mlp + "0.proj", hidden, config.mlp_hidden()}, mlp_ranks),
+          .mlp_out = row(mlp + "2", config.mlp_hidden(), mlp_ranks)};
 }
 
 struct Dit::Stream {
@@ -142,6 +144,8 @@ struct Dit::Stream {
   int64_t modulation_begin = 0;  // of the block under way, in a row of the table
   // Of the branch that waits in workspace->normed to be added to the residual stream; absent: none.
   kernels::RowTable gate;
+  // Where this rank's part of that branch is, until it is summed; no data: the branch is whole.
+  MatrixView partial;
 };
 
 struct Dit::Pass {
@@ -244,22 +248,51 @@ ProductShapes Dit::ModulationProducts(int64_t timesteps) const {
 
 Status Dit::Normalise(const Pass& pass, Span<Stream* const> streams, ModulationSlice shift,
                       ModulationSlice scale) const {
-  std::array<kernels::ModulatedNormStream, kernels::kMaxNormStreams> parts;
-  for (size_t i = 0; i < streams.size(); ++i) {
-    Stream& stream = *streams[i];
-    const DitStreamWorkspace& workspace = *stream.workspace;
-    parts[i] = {.branch = stream.gate.present() ? workspace.normed : MatrixView{},
-                .gate = stream.gate,
-                .h = workspace.hidden,
-                .scale = pass.Modulation(stream, scale),
-                .shift = pass.Modulation(stream, shift),
-                .y = workspace.normed};
-    stream.gate = {};
+  using Parts = std::array<kernels::ModulatedNormStream, kernels::kMaxNormStreams>;
+  Parts whole, partial;
+  size_t whole_count = 0, partial_count = 0;
+  for (Stream* stream : streams) {
+    const DitStreamWorkspace& workspace = *stream->workspace;
+    const bool sums = stream->partial.data != nullptr;
+    const MatrixView branch = sums ? stream->partial : workspace.normed;
+    kernels::ModulatedNormStream& part = sums ? partial[partial_count++] : whole[whole_count++];
+    part = {.branch = stream->gate.present() ? branch : MatrixView{},
+            .gate = stream->gate,
+            .h = workspace.hidden,
+            .scale = pass.Modulation(*stream, scale),
+            .shift = pass.Modulation(*stream, shift),
+            .y = workspace.normed};
+    stream->gate = {};
+    stream->partial = {};
   }
-  return kernels::ModulatedNorm({.streams = {parts.data(), streams.size()},
-                                 .eps = DitConfig::kNormEpsilon,
-                                 .rounding = pass.context->RoundingAt(GatedSite::kNorms)},
-                                pass.context->kernels);
+  const auto params = [&](const Parts& parts, size_t count) {
+    return kernels::ModulatedNormParams{.streams = {parts.data(), count},
+                                        .eps = DitConfig::kNormEpsilon,
+                                        .rounding = pass.context->RoundingAt(GatedSite::kNorms)};
+  };
+  if (partial_count > 0) {
+    SEGUE_RETURN_IF_ERROR(SumAndNormalise(params(partial, partial_count), *pass.context));
+  }
+  if (whole_count == 0) return {};
+  return kernels::ModulatedNorm(params(whole, whole_count), pass.context->kernels);
+}
+
+Status Dit::ProjectBranches(const Pass& pass, Span<const Projection> projections) const {
+  std::array<comm::SumPart, comm::kMaxSumParts> sums;
+  size_t count = 0;
+  for (const Projection& projection : projections) {
+    const MatrixView& normed = projection.stream->workspace->normed;
+    if (projection.layer->sharded()) sums[count++].sum = normed;
+  }
+  pass.context->communicator->PlacePartials({sums.data(), count});
+  count = 0;
+  for (const Projection& projection : projections) {
+    Stream& stream = *projection.stream;
+    if (projection.layer->sharded()) stream.partial = sums[count++].partial;
+    const MatrixView& y = projection.layer->sharded() ? stream.partial : stream.workspace->normed;
+    SEGUE_RETURN_IF_ERROR(projection.layer->ForwardPartial(*projection.x, y, *pass.context));
+  }
+  return {};
 }
 
 Status Dit::ProjectHeads(const Pass& pass, const Stream& stream, const StreamLayers& layers,
@@ -318,24 +351,24 @@ Status Dit::FeedForward(const Pass& pass, Span<Stream* const> streams, const Blo
     SEGUE_RETURN_IF_ERROR(kernels::ActivateStreams(
         {.streams = {activations.data(), streams.size()}}, context.kernels));
   }
-  for (const Stream* stream : streams) {
-    const StreamLayers& layers = stream->text ? block.text : block.image;
-    const DitStreamWorkspace& workspace = *stream->workspace;
-    SEGUE_RETURN_IF_ERROR(layers.mlp_out.Forward(workspace.mlp, workspace.normed, context));
+  std::array<Projection, kernels::kMaxNormStreams> outputs;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const StreamLayers& layers = streams[i]->text ? block.text : block.image;
+    outputs[i] = {streams[i], &layers.mlp_out, &streams[i]->workspace->mlp};
   }
-  return {};
+  return ProjectBranches(pass, {outputs.data(), streams.size()});
 }
 
 Status Dit::FinishBlock(Pass& pass, const Block& block, bool last) const {
   const std::array<Stream*, 2> both = {&pass.image, &pass.text};
   const Span<Stream* const> streams(both.data(), last ? 1 : 2);
-  for (Stream* stream : streams) {
-    const StreamLayers& layers = stream->text ? block.text : block.image;
-    const DitStreamWorkspace& workspace = *stream->workspace;
-    SEGUE_RETURN_IF_ERROR(
-        layers.out_proj.Forward(workspace.attention, workspace.normed, *pass.context));
-    stream->gate = pass.Modulation(*stream, kGate1);
+  std::array<Projection, kernels::kMaxNormStreams> outputs;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const StreamLayers& layers = streams[i]->text ? block.text : block.image;
+    outputs[i] = {streams[i], &layers.out_proj, &streams[i]->workspace->attention};
+    streams[i]->gate = pass.Modulation(*streams[i], kGate1);
   }
+  SEGUE_RETURN_IF_ERROR(ProjectBranches(pass, {outputs.data(), streams.size()}));
   SEGUE_RETURN_IF_ERROR(Normalise(pass, streams, kShift2, kScale2));
   SEGUE_RETURN_IF_ERROR(FeedForward(pass, streams, block));
   for (Stream* stream : streams) stream->gate = pass.Modulation(*stream, kGate2);
@@ -411,7 +444,8 @@ Status Dit::Run(const DitForward& forward, const ForwardContext& context) const 
   for (size_t block = 0; block < blocks_.size(); ++block) {
     SEGUE_RETURN_IF_ERROR(RunBlock(pass, block));
   }
-  return Project(pass, forward.velocity);
+  SEGUE_RETURN_IF_ERROR(Project(pass, forward.velocity));
+  return context.communicator->EndRun(context.kernels);
 }
 
 Status Dit::Forward(const DitBatch& batch, const DitInputs& inputs, Arena& arena,

@@ -142,6 +142,11 @@ class Dit {
   enum ModulationSlice : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2 };
   struct Pass;    // one forward under way
   struct Stream;  // one stream of it
+  struct Projection {
+    Stream* stream;
+    const RowParallelLinear* layer;
+    const MatrixView* x;
+  };
 
   static StreamLayers LoadStream(const DitConfig& config, WeightReader& reader,
                                  const std::string& block, const StreamNames& names,
@@ -152,10 +157,12 @@ class Dit {
   std::string RefusesPackedText(const ForwardContext& context) const;
   // Where a block's modulation of a stream begins in a row of the table.
   int64_t ModulationBegin(size_t block, bool text) const;
-  // hidden += gate * branch where a branch is waiting, then normed = LN(hidden) * (1 + scale) +
-  // shift, of these streams.
+  // hidden += gate * branch where a branch is waiting, summed over the ranks where this rank has a
+  // part of it, then normed = LN(hidden) * (1 + scale) + shift, of these streams.
   Status Normalise(const Pass& pass, Span<Stream* const> streams, ModulationSlice shift,
                    ModulationSlice scale) const;
+  // A row-parallel layer of every stream that it is called with: their sums wait together.
+  Status ProjectBranches(const Pass& pass, Span<const Projection> projections) const;
   // Queries (if wanted), keys and values of a stream's rows.
   Status ProjectHeads(const Pass& pass, const Stream& stream, const StreamLayers& layers,
                       DitQueries queries) const;

@@ -5,11 +5,17 @@
 namespace segue::model {
 namespace {
 
-DitStreamWorkspace LayOutStream(Arena& arena, const DitConfig& config, int ranks, int64_t rows,
-                                DType dtype) {
+struct StreamSize {
+  bool text = false;
+  int64_t rows = 0;
+};
+
+DitStreamWorkspace LayOutStream(Arena& arena, const DitConfig& config, int ranks,
+                                const StreamSize& size, DType dtype) {
+  const int64_t rows = size.rows;
   const int64_t hidden = config.hidden();
   const int64_t local = hidden / ranks;
-  const int64_t local_mlp = config.mlp_hidden() / ranks;
+  const int64_t local_mlp = config.local_mlp_hidden(size.text, ranks);
   DitStreamWorkspace stream;
   stream.hidden = arena.TakeMatrix("transformer hidden", rows, hidden, dtype);
   stream.normed = arena.TakeMatrix("transformer normed", rows, hidden, dtype);
@@ -28,8 +34,8 @@ DitStreamWorkspace LayOutStream(Arena& arena, const DitConfig& config, int ranks
 DitWorkspace DitWorkspace::LayOut(Arena& arena, const DitConfig& config, int ranks,
                                   int64_t image_rows, int64_t text_rows, DType dtype) {
   DitWorkspace workspace;
-  workspace.image = LayOutStream(arena, config, ranks, image_rows, dtype);
-  workspace.text = LayOutStream(arena, config, ranks, text_rows, dtype);
+  workspace.image = LayOutStream(arena, config, ranks, {false, image_rows}, dtype);
+  workspace.text = LayOutStream(arena, config, ranks, {true, text_rows}, dtype);
   return workspace;
 }
 

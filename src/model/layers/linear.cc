@@ -144,36 +144,36 @@ Status ColumnParallelGroup::Forward(const MatrixView& x, const MatrixView& y, in
 RowParallelLinear::RowParallelLinear(WeightReader& reader, const LinearSpec& spec,
                                      const comm::Communicator& communicator)
     : local_in_(spec.in_features / communicator.size()),
+      sharded_(communicator.size() > 1),
       splits_(Splits(spec, spec.out_features, local_in_)) {
   const int64_t begin = communicator.rank() * local_in_;
   weight_ =
-      TakeWeight(reader, spec,
-                 communicator.size() == 1 ? WeightSlice{} : WeightSlice::Columns(begin, local_in_));
+      TakeWeight(reader, spec, sharded_ ? WeightSlice::Columns(begin, local_in_) : WeightSlice{});
   const WeightView bias = TakeBias(reader, spec);
   if (communicator.rank() == 0) bias_ = bias;
 }
 
 Status RowParallelLinear::Forward(const MatrixView& x, const MatrixView& y,
                                   const ForwardContext& context) const {
-  const comm::Communicator& group = *context.communicator;
-  // A partial sum is not rounded: the reference rounds the whole product once.
-  const kernels::Rounding rounding =
-      group.size() == 1 ? context.rounding : kernels::Rounding::kNone;
+  if (!sharded_) return ForwardPartial(x, y, context);
   // The product goes where the peers read it.
   comm::SumPart part = {.partial = y, .sum = y};
-  group.PlacePartials({&part, 1});
-  SEGUE_RETURN_IF_ERROR(kernels::Linear({.x = x,
-                                         .weight = weight_,
-                                         .bias = bias_,
-                                         .y = part.partial,
-                                         .rounding = rounding,
-                                         .k_splits = splits_},
-                                        context.kernels));
-  SEGUE_RETURN_IF_ERROR(group.AllReduceSum({&part, 1}, context.kernels));
+  context.communicator->PlacePartials({&part, 1});
+  SEGUE_RETURN_IF_ERROR(ForwardPartial(x, part.partial, context));
+  SEGUE_RETURN_IF_ERROR(context.communicator->AllReduceSum({&part, 1}, context.kernels));
   // A sum that is stored as bfloat16 is rounded already.
-  if (rounding == context.rounding || y.dtype == DType::kBF16) return {};
+  if (context.rounding == kernels::Rounding::kNone || y.dtype == DType::kBF16) return {};
   return kernels::Activate(
       {.x = y, .y = y, .activation = kernels::Activation::kNone, .rounding = context.rounding},
+      context.kernels);
+}
+
+Status RowParallelLinear::ForwardPartial(const MatrixView& x, const MatrixView& y,
+                                         const ForwardContext& context) const {
+  // A partial sum is not rounded: the reference rounds the whole product once.
+  const auto rounding = sharded_ ? kernels::Rounding::kNone : context.rounding;
+  return kernels::Linear(
+      {.x = x, .weight = weight_, .bias = bias_, .y = y, .rounding = rounding, .k_splits = splits_},
       context.kernels);
 }
 

@@ -121,15 +121,22 @@ class RowParallelLinear {
                     const comm::Communicator& communicator);
 
   int64_t local_in_features() const { return local_in_; }
+  // Whether the group has several ranks, so that there is something to sum.
+  bool sharded() const { return sharded_; }
 
   // y [rows, out] = sum over ranks of x_rank [rows, local_in_features()] W_rank^T, plus b. Rank 0
   // alone adds the bias; rounding comes after the sum.
   Status Forward(const MatrixView& x, const MatrixView& y, const ForwardContext& context) const;
+  // This rank's term of that sum, not rounded where it is sharded: for callers that sum several
+  // layers' at once.
+  Status ForwardPartial(const MatrixView& x, const MatrixView& y,
+                        const ForwardContext& context) const;
 
   void AppendShapes(int64_t rows, ProductShapes& shapes) const;
 
  private:
   int64_t local_in_ = 0;
+  bool sharded_ = false;
   int32_t splits_ = 1;
   WeightView weight_;
   WeightView bias_;
