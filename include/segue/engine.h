@@ -47,10 +47,10 @@ struct EngineOptions {
   // Ranks that make a picture together, each with a slice of every layer of the transformer: heads
   // and hidden units are dealt out whole, so that the number must divide the heads. A rank is a
   // thread of this process. The same number gives the same bytes; another one adds products up in
-  // another order. On the CPU ranks share `threads`.
+  // another order. On the CPU ranks share `threads`; on GPUs "cuda:2" and 2 are cuda:2 and cuda:3.
   int tensor_parallel = 1;
   // Two ranks, one for each guidance branch of a request, with the bytes of one rank. Requests
-  // without guidance are refused. Not with tensor_parallel.
+  // without guidance are refused. Not with tensor_parallel, not on a GPU.
   bool cfg_parallel = false;
   // Called while weights are read onto a GPU, with bytes done and of all; false cancels.
   std::function<bool(int64_t, int64_t)> load_progress;
@@ -75,7 +75,8 @@ struct Progress {
   double step_seconds = 0;  // of the last step, shared by all requests that ran in it
 };
 
-// Memory of an engine's GPU; all 0 on the CPU. Bytes.
+// Memory of an engine's GPU, with several of the first one's, what sums travel through apart; all 0
+// on the CPU. Bytes.
 struct MemoryReport {
   // What `segue inspect` plans, for the requests that there were, those that ran together counted
   // together.

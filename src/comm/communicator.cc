@@ -83,6 +83,8 @@ Status Communicator::SumAndModulatedNorm(const kernels::ModulatedNormParams& par
 
 Status Communicator::EndRun(const kernels::Context& /*context*/) const { return {}; }
 
+void Communicator::DropRun() const {}
+
 void Communicator::Fail(const Error& /*reason*/) const {}
 
 Status Communicator::health() const { return {}; }

@@ -59,6 +59,10 @@ class Communicator {
   // same point, once a recording and once a forward that was not recorded.
   virtual Status EndRun(const kernels::Context& context) const;
 
+  // A recording of calls was given up and none of it will run: the places of partial sums begin
+  // anew.
+  virtual void DropRun() const;
+
   // Declares this rank failed: its peers' calls end with an error instead of waiting. Any thread.
   virtual void Fail(const Error& reason) const;
 
@@ -79,6 +83,24 @@ class SingleRank final : public Communicator {
   void PlacePartials(Span<SumPart> parts) const override;
   using Communicator::AllReduceSum;
   Status AllReduceSum(Span<const SumPart> parts, const kernels::Context& context) const override;
+};
+
+// One rank of a larger group that runs by itself: a sum is its own part. For forwards whose results
+// nobody wants, which load kernels before any rank waits for another.
+class Rehearsal final : public Communicator {
+ public:
+  Rehearsal(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void PlacePartials(Span<SumPart> parts) const override { SingleRank().PlacePartials(parts); }
+  using Communicator::AllReduceSum;
+  Status AllReduceSum(Span<const SumPart> parts, const kernels::Context& context) const override {
+    return SingleRank().AllReduceSum(parts, context);
+  }
+
+ private:
+  int rank_;
+  int size_;
 };
 
 }  // namespace segue::comm

@@ -253,6 +253,12 @@ Status GpuCommunicator::EndRun(const kernels::Context& context) const {
   return RunOwn({this, {}}, context);
 }
 
+void GpuCommunicator::DropRun() const {
+  // Counts of calls are the GPU's and grow when they run; the host keeps the buffer alone.
+  const std::lock_guard lock(mutex_);
+  buffer_ = 0;
+}
+
 Status GpuCommunicator::SetTuning(const kernels::ReduceTuning& tuning) const {
   SEGUE_ASSIGN_OR_RETURN(const kernels::ReduceRoom room, kernels::MaxReduceCtas(tuning.threads));
   const int32_t most = size() == 2 ? room.one_shot : room.two_shot;

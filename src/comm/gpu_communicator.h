@@ -53,6 +53,7 @@ class GpuCommunicator final : public Communicator {
   Status SumAndModulatedNorm(const kernels::ModulatedNormParams& params,
                              const kernels::Context& context) const override;
   Status EndRun(const kernels::Context& context) const override;
+  void DropRun() const override;
   void Fail(const Error& reason) const override;
   Status health() const override;
 

@@ -18,9 +18,7 @@
 #include "runtime/engine_memory.h"
 #include "runtime/exceptions.h"
 #include "runtime/gpu_memory_plan.h"
-#include "runtime/gpu_model.h"
-#include "runtime/gpu_pipeline.h"
-#include "runtime/gpu_resources.h"
+#include "runtime/gpu_rank.h"
 #include "runtime/memory_check.h"
 #include "runtime/named_schedules.h"
 #include "runtime/pipeline.h"
@@ -109,20 +107,22 @@ class Engine::Impl {
         .rounding = options.bf16_rounding ? kernels::Rounding::kBF16 : kernels::Rounding::kNone,
         .attention_backend = options.attention_backend,
         .communicator = &communicator_};
-    if (device >= 0) return LoadOnGpu(options, device, std::move(context));
+    if (device >= 0) return LoadOnGpu(options, device, context);
     DeviceMemory& host = memory_.host != nullptr ? *memory_.host : HostMemory();
     if (layout_.ranks() > 1) {
-      SEGUE_ASSIGN_OR_RETURN(pipeline_, runtime::RankStages::OnHost({.checkpoint = &checkpoint_,
-                                                                     .context = context,
-                                                                     .layout = layout_,
-                                                                     .threads = threads_,
-                                                                     .memory = &host}));
+      SEGUE_ASSIGN_OR_RETURN(ranks_, runtime::RankStages::OnHost({.checkpoint = &checkpoint_,
+                                                                  .context = context,
+                                                                  .layout = layout_,
+                                                                  .threads = threads_,
+                                                                  .memory = &host}));
+      stages_ = ranks_.get();
       return {};
     }
     store_ = model::WeightStore::Host(host);
     SEGUE_ASSIGN_OR_RETURN(model_, model::QwenImage::Load(checkpoint_, communicator_, *store_));
     SEGUE_RETURN_IF_ERROR(store_->Allocate());
     pipeline_ = std::make_unique<runtime::HostPipeline>(*model_, context, host);
+    stages_ = pipeline_.get();
     return {};
   }
 
@@ -153,7 +153,7 @@ class Engine::Impl {
 
   // On the host; a GPU's allocations are few, and each says itself what it lacked.
   Status CheckMemory(const runtime::RequestState& state) const {
-    if (gpu_) return {};
+    if (gpu_ != nullptr) return {};
     std::vector<const runtime::RequestState*> others;
     others.reserve(running_.size());
     for (const auto& [id, running] : running_) others.push_back(running.get());
@@ -164,13 +164,13 @@ class Engine::Impl {
     SEGUE_RETURN_IF_ERROR(UseDevice());
     SEGUE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::RequestState> state, Prepare(request));
     SEGUE_RETURN_IF_ERROR(CheckMemory(*state));
-    if (gpu_) SEGUE_RETURN_IF_ERROR(PlanMemory(*state));
+    if (gpu_ != nullptr) SEGUE_RETURN_IF_ERROR(PlanMemory(*state));
     state->given_latents = request.latents;
     state->kernels_before = log_.Snapshot();
-    pipeline_->Mount(*state);
+    stages_->Mount(*state);
     const RequestId id = next_id_++;
     state->id = id;
-    SEGUE_RETURN_IF_ERROR(pipeline_->Encode(*state));
+    SEGUE_RETURN_IF_ERROR(stages_->Encode(*state));
     running_.emplace(id, std::move(state));
     return id;
   }
@@ -191,7 +191,7 @@ class Engine::Impl {
   // One step of requests that share a forward.
   void Advance(Span<runtime::RequestState* const> requests, StepReport& report) {
     const auto start = std::chrono::steady_clock::now();
-    pipeline_->Denoise(requests);
+    stages_->Denoise(requests);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (runtime::RequestState* request : requests) {
@@ -200,7 +200,7 @@ class Engine::Impl {
         report.advanced.push_back({request->id, request->step, request->schedule.steps(), seconds});
         if (request->done()) {
           request->status =
-              runtime::WithoutExceptions("decode", [&] { return pipeline_->Decode(*request); });
+              runtime::WithoutExceptions("decode", [&] { return stages_->Decode(*request); });
         }
       }
       if (request->status.ok() && !request->done()) continue;
@@ -223,7 +223,7 @@ class Engine::Impl {
 
   Status Cancel(RequestId id) {
     if (const auto found = running_.find(id); found != running_.end()) {
-      pipeline_->Forget(*found->second);
+      stages_->Forget(*found->second);
       running_.erase(found);
       return {};
     }
@@ -231,64 +231,50 @@ class Engine::Impl {
     return IdError("cancel request", id, "a request that was submitted and not yet taken");
   }
 
-  Status health() const { return pipeline_->health(); }
+  Status health() const { return stages_->health(); }
 
   bool Finished(RequestId id) const { return finished_.contains(id); }
 
   Result<MemoryReport> memory() const {
-    if (!gpu_) return MemoryReport{};
-    SEGUE_ASSIGN_OR_RETURN(const GpuMemoryInfo now, FreeAndTotal(gpu_->device()));
+    if (gpu_ == nullptr) return MemoryReport{};
+    const runtime::GpuResources& gpu = *gpu_->resources;
+    SEGUE_ASSIGN_OR_RETURN(const GpuMemoryInfo now, FreeAndTotal(gpu.device()));
     return MemoryReport{.planned = planned_bytes_,
-                        .allocated = gpu_->count().live_bytes(),
-                        .peak = gpu_->count().peak_bytes(),
-                        .device = gpu_->free_before() - now.free_bytes};
+                        .allocated = gpu.count().live_bytes(),
+                        .peak = gpu.count().peak_bytes(),
+                        .device = gpu.free_before() - now.free_bytes};
   }
 
  private:
   // The caller may be another thread than the one that loaded.
-  Status UseDevice() const { return gpu_ ? SetCurrentDevice(gpu_->device()) : Status(); }
-
-  Status LoadOnGpu(const EngineOptions& options, int device, model::ForwardContext context) {
-    SEGUE_ASSIGN_OR_RETURN(gpu_,
-                           runtime::GpuResources::Create(device, options.cache_directory, memory_));
-    const model::DitConfig& dit = checkpoint_.dit_config();
-    SEGUE_RETURN_IF_ERROR(
-        runtime::CheckGpuAttention(dit, gpu_->placement(), options.attention_backend));
-    SEGUE_ASSIGN_OR_RETURN(schedules_, runtime::NamedSchedules::Resolve(
-                                           options.schedules, defaults(),
-                                           checkpoint_.flow_match_config(), dit.in_channels));
-    context.kernels.stream = gpu_->stream().stream();
-    context.kernels.products = &gpu_->products();
-    context.kernels.convolutions = gpu_->convolutions();
-    context.rounding = kernels::Rounding::kBF16;
-    SEGUE_ASSIGN_OR_RETURN(runtime::GpuModel loaded,
-                           runtime::LoadGpuModel({.checkpoint = &checkpoint_,
-                                                  .communicator = &communicator_,
-                                                  .timesteps = schedules_.timesteps(),
-                                                  .progress = options.load_progress},
-                                                 *gpu_, context));
-    store_ = std::move(loaded.store);
-    model_ = std::move(loaded.model);
-    plan_settings_ = {.placement = gpu_->placement(),
-                      .weights = loaded.resident_bytes,
-                      .modulation_weights = loaded.modulation_bytes,
-                      .attention_backend = options.attention_backend,
-                      .named_steps = static_cast<int64_t>(schedules_.timesteps().size())};
-    SEGUE_ASSIGN_OR_RETURN(context.packed_products, PackedProductsAreEqual());
-    SEGUE_ASSIGN_OR_RETURN(pipeline_, runtime::GpuPipeline::Create(
-                                          *model_, context, *gpu_, pool_,
-                                          {.graphs = options.graphs && !options.reference_kernels},
-                                          std::move(loaded.modulation)));
-    SEGUE_ASSIGN_OR_RETURN(device_name_, runtime::GpuName(device));
-    return {};
+  Status UseDevice() const {
+    return gpu_ != nullptr ? SetCurrentDevice(gpu_->resources->device()) : Status();
   }
 
-  // Whether the product on a block's packed q, k and v has the bytes of three.
-  Result<bool> PackedProductsAreEqual() {
-    const int64_t hidden = checkpoint_.dit_config().hidden();
-    const std::array<int64_t, 3> parts = {hidden, hidden, hidden};
-    return gpu_->products().PackedEqualsParts({.n = 3 * hidden, .k = hidden, .bias = true}, parts,
-                                              gpu_->stream().stream());
+  Status LoadOnGpu(const EngineOptions& options, int device, const model::ForwardContext& context) {
+    SEGUE_ASSIGN_OR_RETURN(schedules_,
+                           runtime::NamedSchedules::Resolve(options.schedules, defaults(),
+                                                            checkpoint_.flow_match_config(),
+                                                            checkpoint_.dit_config().in_channels));
+    const runtime::GpuRankSettings settings = {.checkpoint = &checkpoint_,
+                                               .communicator = &communicator_,
+                                               .device = device,
+                                               .schedules = &schedules_,
+                                               .options = &options,
+                                               .context = context,
+                                               .memory = memory_,
+                                               .host_pool = &pool_};
+    if (layout_.ranks() > 1) {
+      SEGUE_ASSIGN_OR_RETURN(ranks_, runtime::RankStages::OnGpus(settings, layout_));
+      stages_ = ranks_.get();
+      gpu_ = ranks_->gpu();
+    } else {
+      SEGUE_ASSIGN_OR_RETURN(gpu_rank_, runtime::LoadGpuRank(settings));
+      stages_ = gpu_rank_->pipeline.get();
+      gpu_ = &*gpu_rank_;
+    }
+    device_name_ = gpu_->name;
+    return {};
   }
 
   // The memory of those that are running and of one that joins them.
@@ -299,7 +285,7 @@ class Engine::Impl {
       requests.push_back(runtime::PlannedRequest::Of(*state));
     }
     SEGUE_ASSIGN_OR_RETURN(const runtime::GpuMemoryPlan plan,
-                           runtime::PlanGpuMemory(*model_, plan_settings_, requests));
+                           runtime::PlanGpuMemory(*gpu_->model, gpu_->plan, requests));
     planned_bytes_ = std::max(planned_bytes_, plan.peak());
     return {};
   }
@@ -319,7 +305,7 @@ class Engine::Impl {
   void Finish(RequestId id) {
     const auto found = running_.find(id);
     runtime::RequestState& request = *found->second;
-    pipeline_->Forget(request);
+    stages_->Forget(request);
     if (request.status.ok()) {
       finished_.emplace(id, MakePicture(request));
     } else {
@@ -359,13 +345,15 @@ class Engine::Impl {
   EngineMemory memory_;
   kernels::KernelLog log_;
   std::string device_name_ = "cpu";
-  std::unique_ptr<runtime::GpuResources> gpu_;  // null: the CPU
-  runtime::NamedSchedules schedules_;           // none: any
-  runtime::GpuPlanSettings plan_settings_;      // of a GPU's
+  runtime::NamedSchedules schedules_;  // none: any
   int64_t planned_bytes_ = 0;
   std::optional<model::WeightStore> store_;
   std::unique_ptr<const model::QwenImage> model_;
-  std::unique_ptr<runtime::Stages> pipeline_;
+  std::unique_ptr<runtime::Pipeline> pipeline_;
+  std::optional<runtime::GpuRank> gpu_rank_;    // in place of the three, on one GPU
+  std::unique_ptr<runtime::RankStages> ranks_;  // on several ranks
+  runtime::Stages* stages_ = nullptr;           // whichever there is
+  const runtime::GpuRank* gpu_ = nullptr;       // the first GPU; null: the CPU
   RequestId next_id_ = 1;
   std::map<RequestId, std::unique_ptr<runtime::RequestState>> running_;  // in order of arrival
   std::map<RequestId, Result<Picture>> finished_;
@@ -393,12 +381,12 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::Load(const EngineOptions& op
   const runtime::RankLayout layout = {.tensor = options.tensor_parallel,
                                       .splits_branches = options.cfg_parallel};
   SEGUE_RETURN_IF_ERROR(runtime::CheckRankLayout(layout));
-  if (device >= 0 && layout.ranks() > 1) {
+  if (device >= 0 && layout.splits_branches) {
     return Error{.code = ErrorCode::kUnsupported,
                  .operation = "load model",
-                 .argument = options.cfg_parallel ? "cfg_parallel" : "tensor_parallel",
+                 .argument = "cfg_parallel",
                  .got = "device " + options.device,
-                 .wanted = "the CPU: GPUs make a picture one at a time"};
+                 .wanted = "the CPU, or tensor_parallel: a GPU's steps have both branches"};
   }
   if (!options.schedules.empty() && device < 0) {
     return Error{.code = ErrorCode::kUnsupported,

@@ -16,10 +16,11 @@ model::WeightTarget TargetOf(GpuResources& gpu) {
 // Both passes of a store, and the elements.
 Result<std::unique_ptr<QwenImage>> Fill(const GpuModelSource& source, WeightStore& store,
                                         const std::function<bool(int64_t, int64_t)>& progress) {
-  SEGUE_RETURN_IF_ERROR(QwenImage::Load(*source.checkpoint, *source.communicator, store));
+  SEGUE_RETURN_IF_ERROR(
+      QwenImage::Load(*source.checkpoint, *source.communicator, store, source.networks));
   SEGUE_RETURN_IF_ERROR(store.Allocate());
-  SEGUE_ASSIGN_OR_RETURN(auto model,
-                         QwenImage::Load(*source.checkpoint, *source.communicator, store));
+  SEGUE_ASSIGN_OR_RETURN(auto model, QwenImage::Load(*source.checkpoint, *source.communicator,
+                                                     store, source.networks));
   SEGUE_RETURN_IF_ERROR(store.Load({.progress = progress}));
   return model;
 }
@@ -62,7 +63,8 @@ Result<GpuModel> LoadGpuModel(const GpuModelSource& source, GpuResources& gpu,
   GpuModel loaded{.store = WeightStore::Device(gpu.memory(), TargetOf(gpu))};
   {
     WeightStore counting = WeightStore::Device(gpu.memory(), TargetOf(gpu));
-    SEGUE_RETURN_IF_ERROR(QwenImage::Load(*source.checkpoint, *source.communicator, counting));
+    SEGUE_RETURN_IF_ERROR(
+        QwenImage::Load(*source.checkpoint, *source.communicator, counting, source.networks));
     loaded.resident_bytes = counting.bytes(WeightGroup::kResident);
     loaded.modulation_bytes = counting.bytes(WeightGroup::kModulation);
   }

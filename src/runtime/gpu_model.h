@@ -32,6 +32,7 @@ struct GpuModel {
 struct GpuModelSource {
   const model::Checkpoint* checkpoint = nullptr;
   const comm::Communicator* communicator = nullptr;
+  model::Networks networks = model::Networks::kAll;
   // Those whose modulation is tabulated, each once; none: the weights for any are kept.
   Span<const float> timesteps;
   // As EngineOptions::load_progress; may be empty.

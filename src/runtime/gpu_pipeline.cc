@@ -40,6 +40,11 @@ class MemoryOfArena final : public DeviceMemory {
   Arena* arena_;
 };
 
+bool KeepsStages(Span<RequestState* const> requests) {
+  return std::any_of(requests.begin(), requests.end(),
+                     [](const RequestState* request) { return request->keep_stages; });
+}
+
 float TimestepOf(const RequestState& request, int step) {
   return ModelTimestep(request.schedule.timesteps[static_cast<size_t>(step)], true);
 }
@@ -237,16 +242,37 @@ Status GpuPipeline::Record(RecordedStep& step) {
     if (log != nullptr) step.graph_calls() = log->Since(before);
     return {};
   }
+  // The step runs launch by launch on this rank then, with the same sums.
+  context().communicator->DropRun();
   step.graph_problem() = graph.error().Message();
   return graph.error();
 }
 
-Status GpuPipeline::Launch(RecordedStep& step, Span<RequestState* const> requests) {
-  const bool hit = step.graph().has_value();
+Status GpuPipeline::Rehearse(RecordedStep& step, Span<RequestState* const> requests) {
+  const comm::Communicator& group = *context().communicator;
+  if (group.size() == 1 || step.rehearsed()) return {};
+  const comm::Rehearsal alone(group.rank(), group.size());
+  model::ForwardContext rehearsal = GatedContext(step.shape().mounted);
+  rehearsal.communicator = &alone;
+  rehearsal.kernels.log = nullptr;  // it is no part of any picture
+  SEGUE_RETURN_IF_ERROR(CopyLatents(step, requests, true));
+  SEGUE_RETURN_IF_ERROR(step.EnqueueForward(modulation_->table(), rehearsal));
+  SEGUE_RETURN_IF_ERROR(step.EnqueueSampler(rehearsal));
+  SEGUE_RETURN_IF_ERROR(stream_->Synchronize());
+  step.rehearsed() = true;
+  return {};
+}
+
+void GpuPipeline::RecordIfDue(RecordedStep& step, Span<RequestState* const> requests) {
   // The first step of a shape runs launch by launch, which loads what the recording must find
   // loaded; a recording that failed once is not tried again.
-  const bool record = options_.graphs && !hit && step.runs() > 0 && step.graph_problem().empty();
-  if (record) (void)Record(step);  // why it failed is kept; the step runs all the same
+  recorded_now_ = options_.graphs && !step.graph() && step.runs() > 0 &&
+                  step.graph_problem().empty() && !KeepsStages(requests);
+  if (recorded_now_) (void)Record(step);  // why it failed is kept; the step runs all the same
+}
+
+Status GpuPipeline::Launch(RecordedStep& step, Span<RequestState* const> requests) {
+  const bool hit = step.graph().has_value() && !recorded_now_;
   for (RequestState* request : requests) {
     GraphReport& use = request->graph;
     ++(step.graph() ? (hit ? use.replayed : use.recorded) : use.eager);
@@ -342,15 +368,21 @@ Status GpuPipeline::Collect(InFlight& flight) {
   return waited;
 }
 
-Status GpuPipeline::DenoiseTogether(Span<RequestState* const> requests) {
+Status GpuPipeline::PrepareStep(Span<RequestState* const> requests) {
   SEGUE_RETURN_IF_ERROR(PrepareReadBack(static_cast<int32_t>(requests.size())));
   SEGUE_RETURN_IF_ERROR(TabulateSchedules(requests));
   SEGUE_ASSIGN_OR_RETURN(RecordedStep * step, StepFor(requests));
   SEGUE_RETURN_IF_ERROR(UploadStepData(*step, requests));
+  SEGUE_RETURN_IF_ERROR(Rehearse(*step, requests));
+  RecordIfDue(*step, requests);
+  return {};
+}
+
+Status GpuPipeline::DenoiseTogether(Span<RequestState* const> requests) {
+  RecordedStep* step = resident_;  // PrepareStep's
   SEGUE_RETURN_IF_ERROR(CopyLatents(*step, requests, true));
-  const bool stages = std::any_of(requests.begin(), requests.end(),
-                                  [](const RequestState* request) { return request->keep_stages; });
-  SEGUE_RETURN_IF_ERROR(stages ? LaunchWithStages(*step, requests) : Launch(*step, requests));
+  SEGUE_RETURN_IF_ERROR(KeepsStages(requests) ? LaunchWithStages(*step, requests)
+                                              : Launch(*step, requests));
   // From here on the requests' latents are the next step's: what fails is theirs, and they do not
   // run again.
   const Status ended = EndStep(*step, requests);

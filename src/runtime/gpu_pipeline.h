@@ -60,6 +60,8 @@ class GpuPipeline : public Pipeline {
   GpuPipeline(const model::QwenImage& model, const model::ForwardContext& context,
               GpuResources& gpu, ThreadPool& host_pool, const GpuPipelineOptions& options);
 
+  // Everything that allocates, chooses or instantiates: it would wait for sums that wait for it.
+  Status PrepareStep(Span<RequestState* const> requests) override;
   Status DenoiseTogether(Span<RequestState* const> requests) override;
   Status FinishSteps(RequestState& request) override;
   void Forget(const RequestState& request) override;
@@ -82,6 +84,11 @@ class GpuPipeline : public Pipeline {
   // The requests' latents out of the step, and its results on their way.
   Status EndStep(const RecordedStep& step, Span<RequestState* const> requests);
   Status Record(RecordedStep& step);
+  // Runs the step once by itself, where the group has other ranks: kernels that are loaded when
+  // they are first launched would be so while other GPUs wait for this one.
+  Status Rehearse(RecordedStep& step, Span<RequestState* const> requests);
+  // Records the step if it is time to.
+  void RecordIfDue(RecordedStep& step, Span<RequestState* const> requests);
   // Room for the results of so many requests in the next flight.
   Status PrepareReadBack(int32_t count);
   Status StartReadBack(const RecordedStep& step, Span<RequestState* const> requests);
@@ -98,6 +105,7 @@ class GpuPipeline : public Pipeline {
   DeviceMemory* pinned_;
   std::vector<InFlight> flights_;  // two, used in turn
   size_t next_flight_ = 0;
+  bool recorded_now_ = false;  // the step under way was recorded for this run of it
 };
 
 }  // namespace segue::runtime

@@ -50,8 +50,10 @@ class GpuResources {
   kernels::ProductLibrary& products() { return *products_; }
   // Null where cuDNN is not there: plain kernels convolve then, and their log says why.
   kernels::ConvolutionLibrary* convolutions() { return convolutions_.get(); }
-  // One rank on this GPU.
+  // One rank on this GPU, of a group of one unless SetRanks said otherwise.
   const model::Placement& placement() const { return placement_; }
+  // Before anything is laid out.
+  void SetRanks(int ranks) { placement_.ranks = ranks; }
 
  private:
   GpuResources(int device, const EngineMemory& memory)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -73,7 +74,55 @@ Result<std::unique_ptr<RankStages>> RankStages::OnHost(const HostRanksSettings& 
   return stages;
 }
 
-RankStages::~RankStages() = default;
+Result<std::unique_ptr<RankStages>> RankStages::OnGpus(const GpuRankSettings& settings,
+                                                       const RankLayout& layout) {
+  SEGUE_RETURN_IF_ERROR(CheckRankLayout(layout));
+  if (layout.splits_branches) {
+    return LayoutError(ErrorCode::kUnsupported, "cfg_parallel", "GPUs", "the CPU");
+  }
+  std::vector<int> devices(static_cast<size_t>(layout.ranks()));
+  std::iota(devices.begin(), devices.end(), settings.device);
+  SEGUE_ASSIGN_OR_RETURN(comm::Group group, comm::Group::OnGpus(devices));
+  // How long ranks wait for one that allocates and chooses algorithms for a new shape.
+  constexpr std::chrono::minutes kPreparation{5};
+  std::unique_ptr<RankStages> stages(new RankStages(std::move(group), kPreparation));
+  stages->ranks_.reserve(devices.size());
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    stages->ranks_.push_back(std::make_unique<Rank>(1));
+  }
+  SEGUE_ASSIGN_OR_RETURN(stages->threads_, comm::RankThreads::Start(stages->group_));
+  SEGUE_RETURN_IF_ERROR(
+      stages->OnEach("load model", [&](int rank) { return stages->LoadRank(rank, settings); }));
+  return stages;
+}
+
+// Each rank's thread has its device current.
+RankStages::~RankStages() {
+  if (threads_ == nullptr) return;
+  (void)threads_->Run([this](int rank) -> Status {
+    ranks_[static_cast<size_t>(rank)].reset();
+    return {};
+  });
+}
+
+Status RankStages::LoadRank(int rank, const GpuRankSettings& settings) {
+  Rank& own = *ranks_[static_cast<size_t>(rank)];
+  GpuRankSettings of_rank = settings;
+  EngineOptions options = *settings.options;
+  // Told once: the ranks load alike.
+  if (rank != 0) options.load_progress = nullptr;
+  of_rank.options = &options;
+  of_rank.communicator = &group_.rank(rank);
+  of_rank.networks = rank == 0 ? model::Networks::kAll : model::Networks::kTransformer;
+  of_rank.device = group_.device(rank);
+  of_rank.memory = {};
+  of_rank.host_pool = &own.pool;
+  if (rank != 0) of_rank.context.kernels.log = nullptr;
+  SEGUE_ASSIGN_OR_RETURN(own.gpu, LoadGpuRank(of_rank));
+  own.pipeline = own.gpu->pipeline.get();
+  own.pipeline->JoinRanks({.group = &group_.rank(rank), .meeting = &meeting_});
+  return {};
+}
 
 Status RankStages::LoadRank(int rank, const HostRanksSettings& settings) {
   Rank& own = *ranks_[static_cast<size_t>(rank)];
@@ -90,7 +139,8 @@ Status RankStages::LoadRank(int rank, const HostRanksSettings& settings) {
   context.kernels.stream = Stream::Cpu(own.pool);
   if (rank != 0) context.kernels.log = nullptr;
   context.communicator = &tensor_ranks;
-  own.pipeline = std::make_unique<HostPipeline>(*own.model, context, *settings.memory);
+  own.host_pipeline = std::make_unique<HostPipeline>(*own.model, context, *settings.memory);
+  own.pipeline = own.host_pipeline.get();
   own.pipeline->JoinRanks(
       {.group = &group_.rank(rank), .meeting = &meeting_, .splits_branches = splits});
   return {};
@@ -145,8 +195,9 @@ void RankStages::Denoise(Span<RequestState* const> requests) {
 
 Status RankStages::Decode(RequestState& request) {
   SEGUE_RETURN_IF_ERROR(health());
-  return OnEach("decode",
-                [&](int rank) { return rank == 0 ? pipeline(0).Decode(request) : Status(); });
+  SEGUE_RETURN_IF_ERROR(OnEach(
+      "decode", [&](int rank) { return rank == 0 ? pipeline(0).Decode(request) : Status(); }));
+  return health();  // of the last steps on GPUs, which are over by now
 }
 
 void RankStages::Forget(const RequestState& request) {

@@ -15,6 +15,7 @@
 #include "device/thread_pool.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/weight_store.h"
+#include "runtime/gpu_rank.h"
 #include "runtime/pipeline.h"
 
 namespace segue::runtime {
@@ -49,6 +50,10 @@ class RankStages final : public Stages {
   // are copied, each by the rank that has it. Errors: as of QwenImage::Load, no memory.
   // Precondition: what the settings point to outlives the object.
   static Result<std::unique_ptr<RankStages>> OnHost(const HostRanksSettings& settings);
+  // Rank i on device settings.device + i. The settings' communicator, networks, memory and pool are
+  // each rank's own. Errors: those of comm::Group::OnGpus and LoadGpuRank; branches that are split.
+  static Result<std::unique_ptr<RankStages>> OnGpus(const GpuRankSettings& settings,
+                                                    const RankLayout& layout);
   ~RankStages() override;
 
   void Mount(RequestState& request) const override;
@@ -61,6 +66,8 @@ class RankStages final : public Stages {
   // Host memory that a rank's weights take beside the files' mappings.
   int64_t copied_bytes(int rank) const;
   const comm::Group& group() const { return group_; }
+  // Rank 0's; null: on the host.
+  const GpuRank* gpu() const { return ranks_[0]->gpu ? &*ranks_[0]->gpu : nullptr; }
 
  private:
   struct Rank {
@@ -68,13 +75,16 @@ class RankStages final : public Stages {
     ThreadPool pool;
     std::optional<model::WeightStore> store;
     std::unique_ptr<const model::QwenImage> model;
-    std::unique_ptr<Pipeline> pipeline;
+    std::unique_ptr<Pipeline> host_pipeline;
+    std::optional<GpuRank> gpu;                                 // in place of the three
+    Pipeline* pipeline = nullptr;                               // whichever there is
     std::map<RequestId, std::unique_ptr<RequestState>> copies;  // none on rank 0
   };
 
   RankStages(comm::Group group, std::chrono::milliseconds time_limit)
       : group_(std::move(group)), meeting_(group_.size(), time_limit) {}
   Status LoadRank(int rank, const HostRanksSettings& settings);
+  Status LoadRank(int rank, const GpuRankSettings& settings);
   Pipeline& pipeline(int rank) const { return *ranks_[static_cast<size_t>(rank)]->pipeline; }
   // A rank's copy of a request; rank 0's is the request.
   RequestState* CopyOf(RequestState* request, int rank) const;

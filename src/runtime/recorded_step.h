@@ -104,6 +104,8 @@ class RecordedStep {
   // Steps that ran launch by launch.
   int64_t runs() const { return runs_; }
   void CountRun() { ++runs_; }
+  // Whether it ran once without the other ranks of its group.
+  bool& rehearsed() { return rehearsed_; }
   std::optional<GpuGraph>& graph() { return graph_; }
   // What the graph runs.
   std::vector<kernels::KernelLog::Tally>& graph_calls() { return graph_calls_; }
@@ -126,6 +128,7 @@ class RecordedStep {
   std::string graph_problem_;
   std::vector<kernels::KernelLog::Tally> graph_calls_;
   int64_t runs_ = 0;
+  bool rehearsed_ = false;
 };
 
 }  // namespace segue::runtime

@@ -126,6 +126,17 @@ TEST_F(NetworksTest, SumsOfBothStreamsTravelTogether) {
   }
 }
 
+// One rank's part of the sums in place of the sums: nobody is waited for, and nothing is right.
+TEST_F(NetworksTest, ARankRehearsesAlone) {
+  OpenModel("/models/emoji");
+  const std::vector<float> timesteps = {0.75f, 0.25f};
+  const auto one = Velocity(comm::SingleRank(), kRagged, timesteps);
+  for (const int size : {2, 3}) {
+    const auto alone = Velocity(comm::Rehearsal(size - 1, size), kRagged, timesteps);
+    EXPECT_GT(RelativeError(alone, one), 1e-3);
+  }
+}
+
 // Every number of ranks that divides the heads gives one result on all of its ranks, which differs
 // from the others' by the order of the products' sums alone; and again the same bytes.
 TEST_F(NetworksTest, TheEmojiTransformerOnAnyNumberOfRanksIsTheSameFunction) {

@@ -205,7 +205,7 @@ TEST(Ranks, LayoutsThatThereAreNoneOfAreRefused) {
   EXPECT_EQ(error({.tensor_parallel = 9}), "tensor_parallel");
   EXPECT_EQ(error({.tensor_parallel = 4}), "transformer: num_attention_heads");
   EXPECT_EQ(error({.tensor_parallel = 2, .cfg_parallel = true}), "cfg_parallel");
-  EXPECT_EQ(error({.device = "cuda", .tensor_parallel = 2}), "tensor_parallel");
+  EXPECT_EQ(error({.device = "cuda", .cfg_parallel = true}), "cfg_parallel");
 }
 
 // Memory that refuses one allocation, whichever thread asks.
