@@ -1,15 +1,13 @@
 #include "bench/gpu_dit.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "bench/gpu.h"
 #include "bench/gpu_measure.h"
 #include "bench/gpu_peer.h"
+#include "bench/temporary_directory.h"
 #include "comm/communicator.h"
 #include "device/transfer.h"
 #include "model/weights/weight_store.h"
@@ -73,31 +71,10 @@ Result<Setup> ReadSetup(const Case& one) {
 
 // Where this process keeps the choices of algorithms, so that each case does not spend seconds on
 // those that one before it has made. Of no other process, and gone with this one.
-class ChoicesDirectory {
- public:
-  ChoicesDirectory() {
-    std::error_code failed;
-    const std::filesystem::path temporary = std::filesystem::temp_directory_path(failed);
-    if (failed) return;
-    std::string name = (temporary / "segue-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~ChoicesDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ChoicesDirectory(const ChoicesDirectory&) = delete;
-  ChoicesDirectory& operator=(const ChoicesDirectory&) = delete;
-  // Empty: choices are kept nowhere.
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-const std::string& Choices() {
-  static const ChoicesDirectory directory;
-  return directory.path();
+Result<std::string> Choices() {
+  static const Result<TemporaryDirectory> directory = TemporaryDirectory::Create();
+  if (!directory.ok()) return directory.error();
+  return directory->path();
 }
 
 // The transformer alone, with random weights.
@@ -124,7 +101,8 @@ struct Model {
 
 Result<std::unique_ptr<Model>> Model::Create(int64_t layers) {
   auto made = std::make_unique<Model>();
-  SEGUE_ASSIGN_OR_RETURN(made->gpu, runtime::GpuResources::Create(0, Choices()));
+  SEGUE_ASSIGN_OR_RETURN(const std::string choices, Choices());
+  SEGUE_ASSIGN_OR_RETURN(made->gpu, runtime::GpuResources::Create(0, choices));
   const auto table = model::TensorTable::Random(kSeed, "transformer");
   made->store = std::make_unique<model::WeightStore>(
       model::WeightStore::Device(made->gpu->memory(), {.kind = DeviceKind::kCuda}));

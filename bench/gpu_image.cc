@@ -1,13 +1,13 @@
 #include "bench/gpu_image.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "bench/nvml.h"
+#include "bench/temporary_directory.h"
 #include "segue/engine.h"
 #include "segue/image.h"
 
@@ -64,16 +64,9 @@ class LinkedModel {
  public:
   static Result<std::unique_ptr<LinkedModel>> Create(const std::string& model,
                                                      const std::string& tokenizer) {
-    std::string name = (fs::temp_directory_path() / "segue-bench-XXXXXX").string();
+    SEGUE_ASSIGN_OR_RETURN(TemporaryDirectory directory, TemporaryDirectory::Create());
+    std::unique_ptr<LinkedModel> linked(new LinkedModel(std::move(directory)));
     std::error_code error;
-    if (mkdtemp(name.data()) == nullptr) {
-      return Error{.code = ErrorCode::kIo,
-                   .operation = "link a model",
-                   .argument = name,
-                   .got = "no directory",
-                   .wanted = "a temporary directory"};
-    }
-    std::unique_ptr<LinkedModel> linked(new LinkedModel(name));
     for (fs::directory_iterator entry(model, error); !error && entry != fs::directory_iterator();
          entry.increment(error)) {
       if (entry->path().filename() == "tokenizer") continue;
@@ -83,17 +76,10 @@ class LinkedModel {
     SEGUE_RETURN_IF_ERROR(linked->Link(tokenizer, "tokenizer"));
     return linked;
   }
-  ~LinkedModel() {
-    std::error_code error;  // links that stay behind do no harm
-    fs::remove_all(directory_, error);
-  }
-  LinkedModel(const LinkedModel&) = delete;
-  LinkedModel& operator=(const LinkedModel&) = delete;
-
-  const std::string& directory() const { return directory_; }
+  const std::string& directory() const { return directory_.path(); }
 
  private:
-  explicit LinkedModel(std::string directory) : directory_(std::move(directory)) {}
+  explicit LinkedModel(TemporaryDirectory directory) : directory_(std::move(directory)) {}
   static Error LinkError(const std::string& path, const std::error_code& error) {
     return {.code = ErrorCode::kNotFound,
             .operation = "link a model",
@@ -104,11 +90,11 @@ class LinkedModel {
   Status Link(const fs::path& target, const fs::path& name) const {
     std::error_code error;
     const fs::path whole = fs::canonical(target, error);
-    if (!error) fs::create_symlink(whole, directory_ / name, error);
+    if (!error) fs::create_symlink(whole, fs::path(directory_.path()) / name, error);
     return error ? Status(LinkError(target.string(), error)) : Status();
   }
 
-  std::string directory_;
+  TemporaryDirectory directory_;
 };
 
 // Microseconds of every timed picture.

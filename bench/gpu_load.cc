@@ -7,14 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "bench/temporary_directory.h"
 #include "device/cuda_memory.h"
 #include "device/gpu.h"
 #include "device/gpu_stream.h"
@@ -45,10 +44,9 @@ Error Failed(const std::string& what, std::string got) {
 class Weights {
  public:
   static Result<std::unique_ptr<Weights>> Create(int64_t mib) {
-    auto weights = std::make_unique<Weights>();
-    std::string name = (std::filesystem::temp_directory_path() / "segue-load-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) return Failed(name, "no directory");
-    weights->directory_ = name;
+    SEGUE_ASSIGN_OR_RETURN(TemporaryDirectory directory, TemporaryDirectory::Create());
+    std::unique_ptr<Weights> weights(new Weights(std::move(directory)));
+    const std::string& name = weights->directory_.path();
     const int64_t bytes = 2 * kShape.NumElements();
     weights->count_ = std::max<int64_t>(1, (mib << 20) / bytes);
     weights->elements_.resize(static_cast<size_t>((bytes + weights->count_ * kShift) / 8));
@@ -68,14 +66,6 @@ class Weights {
     weights->table_ = std::make_unique<model::TensorTable>(std::move(table));
     return weights;
   }
-  Weights() = default;
-  ~Weights() {
-    std::error_code error;
-    if (!directory_.empty()) std::filesystem::remove_all(directory_, error);
-  }
-  Weights(const Weights&) = delete;
-  Weights& operator=(const Weights&) = delete;
-
   static std::string Name(int64_t i) { return "tensor." + std::to_string(i); }
   const void* Elements(int64_t i) const {
     return reinterpret_cast<const char*>(elements_.data()) + i * kShift;
@@ -94,7 +84,9 @@ class Weights {
   }
 
  private:
-  std::string directory_;
+  explicit Weights(TemporaryDirectory directory) : directory_(std::move(directory)) {}
+
+  TemporaryDirectory directory_;
   std::vector<uint64_t> elements_;
   int64_t count_ = 0;
   std::unique_ptr<model::TensorTable> table_;
