@@ -12,22 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "gpu/emoji_model.h"
-#include "gpu/gpu_rig.h"
+#include "gpu/engine_rig.h"
 
 namespace segue {
 namespace {
-
-Request Wish(const std::string& prompt, int width, int height, int steps, double guidance) {
-  Request request;
-  request.prompt = prompt;
-  request.width = width;
-  request.height = height;
-  request.steps = steps;
-  request.guidance = guidance;
-  request.seed = 11;
-  return request;
-}
 
 // Prompts of one token and of more than a slot of 64, odd grids, with and without guidance.
 std::vector<Request> Wishes() {
@@ -37,24 +25,7 @@ std::vector<Request> Wishes() {
           Wish(long_prompt, 96, 96, 4, 4)};
 }
 
-class EngineGpu : public testing::Test {
- protected:
-  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
-
-  static std::unique_ptr<Engine> Load(EngineOptions options) {
-    options.model_directory = EmojiModel();
-    auto engine = Engine::Load(options);
-    if (engine.ok()) return std::move(*engine);
-    ADD_FAILURE() << engine.error().Message();
-    return nullptr;
-  }
-  static Picture Draw(Engine& engine, const Request& request) {
-    auto picture = engine.Generate(request);
-    if (picture.ok()) return std::move(*picture);
-    ADD_FAILURE() << picture.error().Message();
-    return {};
-  }
-};
+class EngineGpu : public EmojiEngine {};
 
 TEST_F(EngineGpu, FusedKernelsGiveThePlainOnesBytes) {
   const auto fast = Load({.device = "cuda"});

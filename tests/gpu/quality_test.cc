@@ -2,21 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "gpu/device_rig.h"
+#include "gpu/engine_rig.h"
 #include "segue/engine.h"
 
 namespace segue {
 namespace {
-
-std::string EmojiModel() {
-  const std::string in_sources = std::string(SEGUE_SOURCE_DIR) + "/models/emoji";
-  return std::filesystem::exists(in_sources) ? in_sources : "models/emoji";
-}
 
 Request Wish(Quality quality, int width = 64, int steps = 6) {
   Request request;
@@ -31,24 +25,8 @@ Request Wish(Quality quality, int width = 64, int steps = 6) {
   return request;
 }
 
-class QualityGpu : public testing::Test {
+class QualityGpu : public EmojiEngine {
  protected:
-  void SetUp() override { SEGUE_SKIP_WITHOUT_GPU(); }
-
-  static std::unique_ptr<Engine> Load(EngineOptions options) {
-    options.model_directory = EmojiModel();
-    options.device = "cuda";
-    auto engine = Engine::Load(options);
-    if (engine.ok()) return std::move(*engine);
-    ADD_FAILURE() << engine.error().Message();
-    return nullptr;
-  }
-  static Picture Draw(Engine& engine, const Request& request) {
-    auto picture = engine.Generate(request);
-    if (picture.ok()) return std::move(*picture);
-    ADD_FAILURE() << picture.error().Message();
-    return {};
-  }
   static std::vector<std::string> AllGates() {
     std::vector<std::string> names;
     for (const GateInfo& gate : QualityGates()) names.push_back(gate.name);
@@ -57,7 +35,7 @@ class QualityGpu : public testing::Test {
 };
 
 TEST_F(QualityGpu, EveryGateMountsOrSaysWhy) {
-  const auto engine = Load({});
+  const auto engine = LoadOnGpu({});
   ASSERT_TRUE(engine);
   const Picture lossless = Draw(*engine, Wish(Quality::kLossless));
   EXPECT_FALSE(lossless.attention_backend.empty());
@@ -82,9 +60,9 @@ TEST_F(QualityGpu, EveryGateMountsOrSaysWhy) {
 }
 
 TEST_F(QualityGpu, FastKernelsAndGraphsGiveThePlainOnesBytes) {
-  const auto fast = Load({});
-  const auto launched = Load({.graphs = false});
-  const auto plain = Load({.reference_kernels = true});
+  const auto fast = LoadOnGpu({});
+  const auto launched = LoadOnGpu({.graphs = false});
+  const auto plain = LoadOnGpu({.reference_kernels = true});
   ASSERT_TRUE(fast && launched && plain);
   std::vector<std::vector<std::string>> sets = {{}, AllGates()};
   for (const std::string& gate : AllGates()) sets.push_back({gate});
@@ -102,7 +80,7 @@ TEST_F(QualityGpu, FastKernelsAndGraphsGiveThePlainOnesBytes) {
 
 // A graph belongs to its tier and gates.
 TEST_F(QualityGpu, GraphsAreNotSharedBetweenTiers) {
-  const auto engine = Load({});
+  const auto engine = LoadOnGpu({});
   ASSERT_TRUE(engine);
   const Picture lossless = Draw(*engine, Wish(Quality::kLossless));
   EXPECT_EQ(lossless.graph.replayed, lossless.steps - 2) << lossless.graph.reason;
@@ -124,12 +102,12 @@ TEST_F(QualityGpu, InterleavedRequestsGiveTheBytesTheyGiveAlone) {
   requests[2].gates = {"float32-norms", "float32-heads"};
   std::vector<Image> alone;
   for (const Request& request : requests) {
-    const auto engine = Load({});
+    const auto engine = LoadOnGpu({});
     ASSERT_TRUE(engine);
     alone.push_back(Draw(*engine, request).image);
   }
   for (const bool graphs : {true, false}) {
-    const auto engine = Load({.graphs = graphs});
+    const auto engine = LoadOnGpu({.graphs = graphs});
     ASSERT_TRUE(engine);
     for (size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(Draw(*engine, requests[i]).image.rgb, alone[i].rgb) << "in turn, " << i;

@@ -6,50 +6,26 @@
 #include <vector>
 
 #include "device/gpu.h"
-#include "gpu/emoji_model.h"
-#include "gpu/gpu_rig.h"
+#include "gpu/engine_rig.h"
 #include "segue/attention_plan.h"
 #include "segue/engine.h"
 
 namespace segue {
 namespace {
 
-Request Wish(const std::string& prompt, int width, int height, int steps, double guidance) {
-  Request request;
-  request.prompt = prompt;
-  request.width = width;
-  request.height = height;
-  request.steps = steps;
-  request.guidance = guidance;
-  request.seed = 11;
-  return request;
-}
-
-class RanksGpu : public testing::Test {
+class RanksGpu : public EmojiEngine {
  protected:
   void SetUp() override {
-    SEGUE_SKIP_WITHOUT_GPU();
+    EmojiEngine::SetUp();
+    if (IsSkipped()) return;
     const auto gpus = CudaDevices();
     gpus_ = gpus.ok() ? static_cast<int>(gpus->size()) : 0;
     if (gpus_ < 2) GTEST_SKIP() << "fewer than two GPUs";
   }
 
-  static std::unique_ptr<Engine> Load(EngineOptions options) {
-    options.model_directory = EmojiModel();
-    options.device = "cuda";
-    auto engine = Engine::Load(options);
-    if (engine.ok()) return std::move(*engine);
-    ADD_FAILURE() << engine.error().Message();
-    return nullptr;
-  }
-  static Picture Draw(Engine& engine, const Request& request) {
-    auto picture = engine.Generate(request);
-    if (picture.ok()) return std::move(*picture);
-    ADD_FAILURE() << picture.error().Message();
-    return {};
-  }
+  using EmojiEngine::Draw;
   static Picture Draw(const EngineOptions& options, const Request& request) {
-    const auto engine = Load(options);
+    const auto engine = LoadOnGpu(options);
     return engine ? Draw(*engine, request) : Picture{};
   }
 
@@ -79,8 +55,8 @@ TEST_F(RanksGpu, PicturesAreOneGpusButForTheOrderOfSums) {
 }
 
 TEST_F(RanksGpu, RunsGraphsAndLaunchesGiveTheSameBytes) {
-  const auto recorded = Load({.tensor_parallel = 2});
-  const auto launched = Load({.graphs = false, .tensor_parallel = 2});
+  const auto recorded = LoadOnGpu({.tensor_parallel = 2});
+  const auto launched = LoadOnGpu({.graphs = false, .tensor_parallel = 2});
   ASSERT_TRUE(recorded && launched);
   for (const Request& request :
        {Wish("red apple", 128, 128, 6, 4), Wish("", 64, 96, 5, 1), Wish("x", 48, 80, 6, 2.5)}) {
@@ -93,7 +69,7 @@ TEST_F(RanksGpu, RunsGraphsAndLaunchesGiveTheSameBytes) {
 
 // Joining and leaving, stages that are kept on one rank alone, and a request that is cancelled.
 TEST_F(RanksGpu, CompanyDoesNotChangeAPicture) {
-  const auto engine = Load({.tensor_parallel = 2});
+  const auto engine = LoadOnGpu({.tensor_parallel = 2});
   ASSERT_TRUE(engine);
   const Request first = Wish("cat face", 96, 96, 6, 4);
   Request second = Wish("a green tree", 64, 64, 4, 1);
